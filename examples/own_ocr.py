@@ -17,8 +17,8 @@ class OwnOcr:
     settings = {"language": "ch"}
 
     def read(self, image: Image.Image) -> list[Box]:
-        """Boxes of an RGB image: four corners (x, y) in its pixels, text and confidence. Called again for the
-        rectified page."""
+        """Boxes of an RGB image, one for each piece of a line: four corners (x, y) in its pixels from the left top
+        clockwise, text, and confidence from 0 to 1 (1 if unknown). Called again for the rectified page."""
         found = [
             ([(10, 10), (90, 10), (90, 30), (10, 30)], "钾", 0.99),
             ([(120, 10), (180, 10), (180, 30), (120, 30)], "4.1", 0.98),

@@ -29,6 +29,7 @@ from mimic_cxr_vqa.cli import app as cxr_app
 from rjua_meddqa.cli import app as meddqa_app
 
 STOPPED = "Interrupted. Run the same command again to resume."
+NO_TELEMETRY = {"HF_HUB_DISABLE_TELEMETRY": "1", "ORT_DISABLE_TELEMETRY": "1"}  # the second is ONNX Runtime's
 # Waiting OpenMP threads spin only briefly. Long spinning takes the cores of a busy machine, and none at all makes a
 # quiet one a third slower. GOMP_SPINCOUNT is for GNU's library.
 OPENMP_SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
@@ -228,7 +229,7 @@ def purge(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: runs the command and exits with its code."""
-    for name, value in {"HF_HUB_DISABLE_TELEMETRY": "1", **OPENMP_SETTINGS}.items():
+    for name, value in {**NO_TELEMETRY, **OPENMP_SETTINGS}.items():
         os.environ.setdefault(name, value)  # read when torch is first imported, which is later
     process, previous = os.getpid(), signal.getsignal(signal.SIGTERM)
 

@@ -191,6 +191,7 @@ def meddqa(
     pages: Annotated[
         Path | None, typer.Option(help="Folder of meddqa esra --out, whose images are not read again.")
     ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of images, the first ones. Default: all.")] = None,
     retry_failed: RetryFailed = False,
 ) -> None:
     """Answer questions about report images and print the paper's Tables 5 to 7. Run it again to resume."""
@@ -212,7 +213,7 @@ def meddqa(
     if predictions is not None and (engine.engines or checkpoint):
         raise ConfigError("--predictions cannot be combined with --engine or --model")
     options = MeddqaOptions(
-        name, data, out, image_root, workers, units, retry_failed, profile, pages, asking, predictions
+        name, data, out, image_root, workers, units, retry_failed, profile, pages, asking, predictions, limit
     )
     print_meddqa(evaluate_meddqa(options), out)
 

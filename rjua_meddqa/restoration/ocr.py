@@ -6,6 +6,7 @@ wheel includes its models. Boxes of other tools are read from JSON in our format
 """
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -116,6 +117,7 @@ def _pad(image: "Image.Image") -> "Image.Image":
 
 @cache
 def _load_rapidocr(max_side: int, threads: int):
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime 1.31 records events in the user's cache
     try:
         from rapidocr import RapidOCR
     except ImportError as error:  # possibly a missing system library

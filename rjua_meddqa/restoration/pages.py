@@ -14,14 +14,14 @@ from typing import Any
 from medvqa_core.errors import InputError
 from medvqa_core.files import atomic_file, make_folder
 from medvqa_core.governance import Governance
-from medvqa_core.json_files import write_manifest
+from medvqa_core.json_files import find_manifest, write_manifest
 from medvqa_core.store import RecordStore
 from rjua_meddqa.restoration.images import find_images
-from rjua_meddqa.restoration.ocr import OcrEngine, boxes_from_json, boxes_to_json
+from rjua_meddqa.restoration.ocr import OcrEngine, RapidOcrEngine, boxes_from_json, boxes_to_json
 from rjua_meddqa.restoration.page_layout import lay_out
 from rjua_meddqa.restoration.quality import UNREADABLE, judge_type
 from rjua_meddqa.restoration.readings import CACHE_KIND, Reading, fill_cache, open_cache, read_report, reading_key
-from rjua_meddqa.schema import Page, RestoredText
+from rjua_meddqa.schema import Box, Page, RestoredText
 
 KIND = "meddqa-pages"
 READINGS, PAGES = "readings.jsonl", "pages.jsonl"
@@ -119,6 +119,27 @@ def restore_folder(
     result = FolderResult(len(readings.keys), readings.read_now, tuple(empty), failed)
     _write_manifest(out, engine, governance, result, esra)
     return result
+
+
+@dataclass(frozen=True)
+class RecordedOcr:
+    """Stands for an OCR that cannot be called here. Only images that it has read are known."""
+
+    name: str
+    version: str
+    settings: dict[str, Any]
+
+    def read(self, image: Any) -> list[Box]:
+        """Raises InputError: there is no reading."""
+        raise InputError(f"{self.name} has not read this image. Read it with {self.name} first (examples/own_ocr.py)")
+
+
+def engine_of_pages(folder: Path | None) -> OcrEngine:
+    """The OCR that read the pages in `folder`: RapidOCR, or a `RecordedOcr`. RapidOCR without a folder."""
+    used = find_manifest(folder, "make the pages again").get("engine", {}) if folder is not None else {}
+    if used.get("name", RapidOcrEngine.name) == RapidOcrEngine.name:
+        return RapidOcrEngine()
+    return RecordedOcr(used["name"], used["version"], used["settings"])
 
 
 @contextmanager

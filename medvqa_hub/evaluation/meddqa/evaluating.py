@@ -54,6 +54,7 @@ class MeddqaOptions:
     pages: folder that `meddqa esra --out` wrote, whose images are not read again. `out` may be such a folder.
     asking: options of a language model. None if `model` is one of our own engines.
     predictions: a file of answers that were generated elsewhere, instead of an engine.
+    limit: number of images, the first ones. None asks about all.
     """
 
     model: str
@@ -67,6 +68,7 @@ class MeddqaOptions:
     pages: Path | None = None
     asking: ModelOptions | None = None
     predictions: Path | None = None
+    limit: int | None = None
 
 
 def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
         engine = connect_document_model(options.asking, questions.governance, options.out)
     attestation = getattr(engine, "attestation", None)
     check_endpoint_allowed(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
-    asked = _select_questions(engine, questions, options.data)
+    asked = _select_questions(engine, questions, options.data, options.limit)
     make_folder(options.out, questions.governance.private)
     images = ImageSet(needed=False) if recorded else _restore(engine, asked, questions.governance, options)
     shots = draw_examples(engine, asked, images, options.asking)
@@ -228,13 +230,18 @@ def find_causes(
     return {column: {cause: found[cause] for cause in CAUSES if found[cause]} for column, found in counts.items()}
 
 
-def _select_questions(engine: DocumentEngine, questions: QuestionSet, data: Path) -> tuple[DocumentQuestion, ...]:
-    """The questions of the engine's tasks. Raises InputError if they are missing or one cannot be scored."""
+def _select_questions(
+    engine: DocumentEngine, questions: QuestionSet, data: Path, limit: int | None = None
+) -> tuple[DocumentQuestion, ...]:
+    """The questions of the engine's tasks about the first `limit` images. Raises InputError if they are missing or one
+    cannot be scored."""
     shows_context = engine.asking.get("context", True)
     rows = questions.rows if shows_context else tuple(replace(row, context="") for row in questions.rows)
     asked = tuple(row for row in rows if row.task in engine.tasks)
     if not asked:
         raise InputError(f"{data} lacks questions of the tasks of {engine.name}: {', '.join(engine.tasks)}.")
+    images = set(list(by_image(asked))[:limit])
+    asked = tuple(row for row in asked if row.img_path in images)
     for row in asked:
         if row.answer_type not in ANSWER_TYPES:
             raise InputError(
@@ -267,8 +274,7 @@ def _restore(
         ConfigError: two images have the same name, or the OCR engine is not installed.
         InputError: all images are missing or unreadable.
     """
-    from rjua_meddqa.restoration.ocr import RapidOcrEngine
-    from rjua_meddqa.restoration.pages import READINGS, read_pages, restore_folder
+    from rjua_meddqa.restoration.pages import READINGS, engine_of_pages, read_pages, restore_folder
 
     if not engine.reads_pages:
         return ImageSet()
@@ -277,7 +283,8 @@ def _restore(
         raise InputError(f"The images of {options.data} are missing. Pass --image-root.")
     folder = options.out / PAGES_FOLDER
     known = options.pages or (options.out if (options.out / READINGS).is_file() else None)
-    done = restore_folder(paths, folder, RapidOcrEngine(), options.workers, governance=governance, known=known)
+    ocr = engine_of_pages(options.pages)
+    done = restore_folder(paths, folder, ocr, options.workers, governance=governance, known=known)
     images = {path.name: path for path in paths}  # restore_folder has checked that names are unique
     pages = {images[page.image]: page for page in read_pages(folder)}
     return ImageSet(pages, {images[name]: reason for name, reason in done.failed})
