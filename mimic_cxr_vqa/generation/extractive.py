@@ -28,7 +28,7 @@ from mimic_cxr_vqa.labeling.mentions import (
 )
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
-PROMPT_VERSION = "extractive-6"
+PROMPT_VERSION = "extractive-7"
 
 # {0} is the finding and {be} its verb.
 _SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")
@@ -44,6 +44,7 @@ _DOUBTED_QUOTE = ("it is uncertain: {0}", "possibly; {0}")
 _LIKELY = re.compile(
     r"(?<!less )(?<!more )\b(?:likely|probabl[ey]|presum\w+|favor\w*|suggest\w*|most (?:consistent|compatible))\b"
 )
+_WEAKER = re.compile(r"\b(?:less likely|possibl[ey]|may|might|could|cannot|versus|vs)\b")
 _LIKELY_BEHIND = re.compile(r" (?:is|are) (?:likely|probabl[ey])\b")
 _HEDGED = re.compile(r"(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
 _NORMAL_CHEST = (
@@ -182,9 +183,9 @@ def _doubted(mentions: Sequence[Mention], qa_id: str) -> list[str]:
 
 def _is_likely(mention: Mention) -> bool:
     clause, (start, end) = mention.clause.lower(), mention.span
-    if "less likely" in clause[:start]:
-        return False
-    return bool(_LIKELY.search(clause, 0, start) or _LIKELY_BEHIND.match(clause, end))
+    *_, likely = [-1, *(found.end() for found in _LIKELY.finditer(clause, 0, start))]
+    doubted = likely < 0 or _WEAKER.search(clause, likely, start)
+    return not doubted or bool(_LIKELY_BEHIND.match(clause, end))
 
 
 def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str) -> str:

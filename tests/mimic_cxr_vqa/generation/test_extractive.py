@@ -282,3 +282,17 @@ def test_every_answer_over_the_real_collection_passes_the_lint(real_findings: li
             assert reply.answer[0].isupper()
             assert reply.answer.endswith(".")
             assert "XXXX" not in reply.answer
+
+
+@pytest.mark.parametrize(
+    ("finding", "text", "lead"),
+    [
+        ("Edema", "The opacity is likely atelectasis and possibly mild edema.", ("Possibly", "It is uncertain")),
+        ("Pneumothorax", "A lucency suggests a hiatal hernia or, less likely, a pneumothorax.", ("Possibly", "It is")),
+        ("Atelectasis", "The opacity is likely atelectasis and possibly mild edema.", ("Probably",)),
+    ],
+)
+def test_a_weaker_doubt_before_a_finding_counts_more_than_a_likely_neighbour(finding, text, lead):
+    request = AnswerRequest("s1-x-1", -1, finding, f"Is {finding} present?", None, text)
+    (reply,) = asyncio.run(ExtractiveEngine().answer([request]))
+    assert reply.answer.startswith(lead)
