@@ -69,7 +69,6 @@ def _figures(log: list[dict[str, Any]]) -> dict[str, float]:
     last = losses[-max(1, len(losses) // 10) :]
     names = ("sample_reward", "greedy_reward") if "sample_reward" in last[0] else ("loss",)
     figures = {f"training_{name}": statistics.mean(line[name] for line in last) for name in names}
-    figures["questions_per_second"] = statistics.median(line["questions_per_second"] for line in losses)
     validated = [line for line in log if "eval_loss" in line]
     best = max(validated, key=lambda line: line.get("eval_bert_score", -line["eval_loss"]))
     return figures | {name: value for name, value in best.items() if name.startswith("eval_")}
