@@ -5,8 +5,12 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from medvqa_core.addresses import parse_host
 from medvqa_core.attestation import Attestation
+from medvqa_core.errors import GovernanceError
+from medvqa_core.governance import Governance, check_endpoint_allowed
 from medvqa_core.llm.chat import ChatReply, ChatRequest
+from medvqa_core.llm.engines import Backend
 
 
 class Session(Protocol):
@@ -93,3 +97,22 @@ class ModelEngine:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.model.__aexit__(kind, problem, trace)
+
+
+def check_engine_allowed(governance: Governance, engine: Backend, what: str = "engine") -> None:
+    """Check that an engine or a judge may get texts of a class.
+
+    Raises:
+        GovernanceError: the texts are credentialed, and the engine sends them to another machine without an
+            attestation, or to a server that `connect_model` did not connect, so that the user has not confirmed it.
+    """
+    attestation = getattr(engine, "attestation", None)
+    check_endpoint_allowed(governance, engine.endpoint, f"{what} {engine.name}", attestation)
+    if governance is not Governance.CREDENTIALED or engine.endpoint is None or isinstance(engine, ModelEngine):
+        return
+    if attestation is None or not attestation.covers(engine.endpoint):
+        raise GovernanceError(
+            f"{what} {engine.name} would send credentialed text to a server at {parse_host(engine.endpoint)}, which "
+            "could forward it and cannot be confirmed for this kind of engine. Use --engine server:URL with "
+            "--i-run-this-server, or add a kind of language model (CONTRIBUTING.md)"
+        )

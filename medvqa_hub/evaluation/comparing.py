@@ -1,8 +1,9 @@
 """`medvqa-hub compare RUN RUN …`: evaluations on the same questions, with intervals and paired tests.
 
-A run is a folder that `evaluate --scored` wrote, or the file of a control such as RUN/scored-shuffled.jsonl. Failed
-answers count as wrong, so that all runs are scored on the same questions. Runs with different questions or scored in
-different ways are not compared.
+A run is a folder that `evaluate --scored` wrote, or the file of a control such as RUN/scored-shuffled.jsonl. The scores
+of a run are those of its evaluation. A paired test uses the questions that a metric can score in both runs. Failed
+answers are left out, or scored as empty texts after `evaluate cxr --failed empty`. Runs with different questions or
+scored in different ways are not compared.
 """
 
 import json
@@ -33,6 +34,8 @@ CXR, MEDDQA = "cxr-evaluation", "meddqa-evaluation"
 REMEDY = "Evaluate again with --scored, which keeps existing answers."
 # measures of public datasets, and the answer type that they apply to
 SHORT = {"closed_accuracy": CLOSED, "open_recall": OPEN, "exact": None}
+BLEU = tuple(f"bleu_{n}" for n in range(1, ORDER + 1))
+SETTINGS = ("profile", "tokenizer", "bertscore_settings", "baseline_source", "failed_answers")
 NAMED = 3  # ids in a message
 
 
@@ -74,6 +77,7 @@ class Comparison:
     scores: metric -> value and interval of each run.
     tests: (metric, number of a run, number of another) -> difference second - first, its p value, and its p value
         adjusted for all tests of the metric.
+    left_out: the same keys -> number of questions that only one of both runs has a score for.
     """
 
     runs: tuple[Run, ...]
@@ -82,6 +86,7 @@ class Comparison:
     resamples: int
     scores: dict[str, list[tuple[float | None, tuple[float, float] | None]]] = field(default_factory=dict)
     tests: dict[tuple[str, int, int], tuple[float | None, float | None, float | None]] = field(default_factory=dict)
+    left_out: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     @property
     def governance(self) -> Governance:
@@ -111,18 +116,24 @@ def compare_runs(folders: Sequence[Path], resamples: int = 2000, seed: int = 0, 
     places = {unit: place for place, unit in enumerate(units)}
     made = Comparison(tuple(runs), len(units), len(runs[0].rows), resamples)
     for metric in track(list_metrics(runs), "Comparing, metric by metric"):
-        sums = [sum_units(run, metric, places) for run in runs]
-        if not any(part.any() for part in sums):
+        counted = [sum_rows(run, metric) for run in runs]
+        if not any(counted):
             continue
+        sums = sum_units(counted, runs[0], places)
         boots = bootstrap(sums, metric.score, resamples, seed)
         values = [metric.score(part.sum(0)) for part in sums]
         made.scores[metric.name] = [(value, interval(boot)) for value, boot in zip(values, boots, strict=True)]
-        pairs = list(combinations(range(len(runs)), 2))
-        tested = [p_value(sums[one], sums[other], metric.score, 5 * resamples, seed) for one, other in pairs]
-        for (one, other), p, among in zip(pairs, tested, holm(tested), strict=True):
-            first, second = values[one], values[other]
-            difference = None if first is None or second is None else second - first
-            made.tests[metric.name, one, other] = (difference, p, among)
+        differences, tested, pairs = [], [], list(combinations(range(len(runs)), 2))
+        for one, other in pairs:
+            both = counted[one].keys() & counted[other].keys()
+            made.left_out[metric.name, one, other] = len(counted[one].keys() ^ counted[other].keys())
+            parts = [{id: counted[place][id] for id in counted[place] if id in both} for place in (one, other)]
+            before, after = sum_units(parts, runs[0], places)
+            first, second = metric.score(before.sum(0)), metric.score(after.sum(0))
+            differences.append(None if first is None or second is None else second - first)
+            tested.append(p_value(before, after, metric.score, 5 * resamples, seed))
+        for (one, other), *figures in zip(pairs, differences, tested, holm(tested), strict=True):
+            made.tests[metric.name, one, other] = (figures[0], figures[1], figures[2])
     return made
 
 
@@ -145,6 +156,8 @@ def read_run(place: Path) -> Run:
     if not rows:
         raise InputError(f"{scored} is empty. {REMEDY}")
     verified = check_hashes(results.get("hashes"), rows.values(), scored)
+    if results.get("scored_with", {}).get("failed_answers") == "empty":
+        rows = {id: row | {"answer": row["answer"] or ""} for id, row in rows.items()}
     name = str(results["model"].get("name"))
     return Run(name if not suffix else f"{name}, {suffix[1:]} images", scored.parent, results, rows, verified)
 
@@ -195,7 +208,7 @@ def _scored_with(results: Mapping[str, Any]) -> dict[str, Any]:
     if results["kind"] == MEDDQA:
         return {name: results["scores"].get(name) for name in ("profile", "units")}
     described = results["scored_with"]
-    return {name: described.get(name) for name in ("profile", "tokenizer", "bertscore_settings", "baseline_source")}
+    return {name: described.get(name) for name in SETTINGS}
 
 
 def get_unit(row: Mapping[str, Any]) -> Any:
@@ -203,15 +216,23 @@ def get_unit(row: Mapping[str, Any]) -> Any:
     return row["study_id"] if "study_id" in row else row["img_path"]
 
 
-def sum_units(run: Run, metric: Metric, places: Mapping[Any, int]) -> np.ndarray:
-    """(units, k) sums of the rows that count."""
-    counted = [(get_unit(row), metric.sums(row)) for row in run.rows.values()]
-    width = max((len(sums) for _, sums in counted if sums is not None), default=2)
-    totals = np.zeros((len(places), width))
-    for unit, sums in counted:
-        if sums is not None:
-            totals[places[unit]] += sums
-    return totals
+def sum_rows(run: Run, metric: Metric) -> dict[str, Sequence[float]]:
+    """The sums of each row that counts, by question id."""
+    return {id: sums for id, row in run.rows.items() if (sums := metric.sums(row)) is not None}
+
+
+def sum_units(
+    counted: Sequence[Mapping[str, Sequence[float]]], run: Run, places: Mapping[Any, int]
+) -> list[np.ndarray]:
+    """(units, k) sums of each of `counted`, the rows of several runs. `run` is one of them and has the units."""
+    width = max((len(sums) for rows in counted for sums in rows.values()), default=2)
+    made = []
+    for rows in counted:
+        totals = np.zeros((len(places), width))
+        for id, sums in rows.items():
+            totals[places[get_unit(run.rows[id])]] += sums
+        made.append(totals)
+    return made
 
 
 def list_metrics(runs: Sequence[Run]) -> list[Metric]:
@@ -219,8 +240,8 @@ def list_metrics(runs: Sequence[Run]) -> list[Metric]:
     if runs[0].kind == MEDDQA:
         return [Metric(f"{column} {name}", mean_score, _sum_column(column, name)) for column, name in TABLE_5]
     rows = [row for run in runs for row in run.rows.values()]
-    made = [Metric(f"bleu_{n + 1}", _bleu(n), _bleu_sums) for n in range(ORDER) if _has_values(rows, f"bleu_{n + 1}")]
-    values = [name for name in METRICS if not name.startswith("bleu") and _has_values(rows, name)]
+    made = [Metric(name, _bleu(n), _bleu_sums) for n, name in enumerate(BLEU) if _has_values(rows, name)]
+    values = [name for name in METRICS if name not in BLEU and _has_values(rows, name)]
     made += [Metric(name, mean_score, _sum_text_score(name)) for name in (*values, *_list_clinical(runs))]
     if any(row.get("label_value") in SCORED_LABELS for row in rows):
         made.append(Metric("finding accuracy", mean_score, _finding))
@@ -258,7 +279,7 @@ def _has_reference(row: Mapping[str, Any]) -> bool:
 
 
 def _sum_text_score(name: str) -> Any:
-    return lambda row: (row.get(name) or 0.0, 1.0) if _has_reference(row) else None
+    return lambda row: None if row.get(name) is None else (row[name], 1.0)
 
 
 def _sum_column(column: str, name: str) -> Any:
@@ -273,17 +294,22 @@ def _sum_column(column: str, name: str) -> Any:
 
 def _sum_short_answers(name: str, only: str | None) -> Any:
     """A measure of the rows of one answer type, or of all rows."""
-    return lambda row: (row[name] or 0.0, 1.0) if _has_reference(row) and only in (None, row["answer_type"]) else None
+
+    def sums(row: Mapping[str, Any]) -> tuple[float, float] | None:
+        counts = _has_reference(row) and row["answer"] is not None and only in (None, row["answer_type"])
+        return (row[name] or 0.0, 1.0) if counts else None
+
+    return sums
 
 
 def _finding(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    if row["category"] == HEART or row.get("label_value") not in SCORED_LABELS:
+    if row["answer"] is None or row["category"] == HEART or row.get("label_value") not in SCORED_LABELS:
         return None
     return float(row.get("polarity") == row["label_value"]), 1.0
 
 
 def _bleu_sums(row: Mapping[str, Any]) -> list[float] | None:
-    if not _has_reference(row):
+    if row.get(BLEU[0]) is None:
         return None
     matched, guessed, length, closest = count_pair(
         row.get("in_words", row.get("answer")) or "", [row["reference"]], words

@@ -25,16 +25,20 @@ def print_comparison(made: Comparison) -> None:
     for place, run in enumerate(made.runs, start=1):
         failed = sum(row["error"] is not None for row in run.rows.values())
         verified = "verified" if run.verified else "not verified, the results do not state hashes"
-        log(console, f"{place}: {run.name}, {failed:,} answers failed (they count as wrong), {verified}")
+        log(console, f"{place}: {run.name}, {failed:,} answers failed, {verified}")
     table = make_table("Scores", *(str(place) for place in range(1, len(made.runs) + 1)))
     for name, scores in made.scores.items():
         table.add_row(METRICS.get(name, name), *(_with_interval(*score) for score in scores))
     console.print(table)
-    tests = make_table("Paired tests", "difference", "p", "p (Holm)")
+    tests = make_table("Paired tests", "difference", "p", "p (Holm)", "left out")
     for (name, one, other), (difference, p, among) in made.tests.items():
         signed = "-" if difference is None else f"{difference:+.4f}"
-        tests.add_row(f"{METRICS.get(name, name)}, {other + 1} against {one + 1}", signed, number(p), number(among))
+        pair = f"{METRICS.get(name, name)}, {other + 1} against {one + 1}"
+        left_out = made.left_out[name, one, other]
+        tests.add_row(pair, signed, number(p), number(among), f"{left_out:,}")
     console.print(tests)
+    if any(made.left_out.values()):
+        log(console, "left out: questions that only one of both runs has a score for")
 
 
 def write_comparison(made: Comparison, out: Path) -> None:
@@ -43,13 +47,14 @@ def write_comparison(made: Comparison, out: Path) -> None:
     make_folder(out, private)
     with atomic_file(out / CSV_FILE, "w", private=private) as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["metric", "run", "against", "value", "low", "high", "difference", "p", "p_holm"])
+        table.writerow(["metric", "run", "against", "value", "low", "high", "difference", "p", "p_holm", "left_out"])
         for name, scores in made.scores.items():
             for run, (value, bounds) in zip(made.runs, scores, strict=True):
                 low, high = bounds or (None, None)
-                table.writerow([name, run.name, "", value, low, high, "", "", ""])
+                table.writerow([name, run.name, "", value, low, high, "", "", "", ""])
         for (name, one, other), figures in made.tests.items():
-            table.writerow([name, made.runs[other].name, made.runs[one].name, "", "", "", *figures])
+            left_out = made.left_out[name, one, other]
+            table.writerow([name, made.runs[other].name, made.runs[one].name, "", "", "", *figures, left_out])
     draw_comparison(made, out / PICTURE)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medvqa_core.governance import check_endpoint_allowed
+from medvqa_core.llm.chat_model import check_engine_allowed
 from medvqa_core.llm.engines import Engine, Reply
 from medvqa_core.llm.throughput import Throughput
 from medvqa_core.progress import track
@@ -54,11 +54,11 @@ def answer_questions(
         and the number `asked` in this run.
 
     Raises:
-        GovernanceError: credentialed text would leave the machine.
+        GovernanceError: see `check_engine_allowed`.
         ConfigError: the existing answers are from another engine or other settings.
     """
     governance = workspace.governance()
-    check_endpoint_allowed(governance, engine.endpoint, f"engine {engine.name}", getattr(engine, "attestation", None))
+    check_engine_allowed(governance, engine)
     settings = check_settings(answer_from_settings(engine.settings, answer_from), f"engine {engine.name}")
     counts: Throughput | None = getattr(engine, "counts", None)
     with PredictionStore(shard.path(workspace.answers), governance, settings, kind=ANSWERS) as store:

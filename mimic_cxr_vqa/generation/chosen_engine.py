@@ -9,6 +9,7 @@ from pathlib import Path
 from medvqa_core.attestation import read_attestation
 from medvqa_core.errors import ConfigError
 from medvqa_core.governance import Governance
+from medvqa_core.llm.chat_model import check_engine_allowed
 from medvqa_core.llm.connecting import SERVER, connect_model
 from medvqa_core.llm.engines import Engine
 from medvqa_core.llm.options import SPELLED, EngineOptions
@@ -64,7 +65,9 @@ class ChosenEngine:
     def make(self, governance: Governance) -> Engine:
         """The engine, ready for texts of a class. Raises as `connect_model`."""
         if not self.options.is_language_model:
-            return load_entry(ENGINES[self.options.engines[0]])()
+            own: Engine = load_entry(ENGINES[self.options.engines[0]])()
+            check_engine_allowed(governance, own)  # also in the workers of a Ray cluster
+            return own
         model = connect_model(self.options, governance, self.record)
         return LanguageModel(model, self.prompt, self.questions_per_request)
 

@@ -10,8 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 from medvqa_core.files import MANIFEST, make_folder
-from medvqa_core.governance import Governance, check_endpoint_allowed
+from medvqa_core.governance import Governance
 from medvqa_core.json_files import write_json
+from medvqa_core.llm.chat_model import check_engine_allowed
 from medvqa_core.llm.engines import Reply
 from medvqa_core.runs.inference import ask_all
 from medvqa_core.runs.predictions import PredictionStore
@@ -84,7 +85,7 @@ def judge_all(
         GovernanceError: credentialed text would leave the machine.
         ConfigError: the existing verdicts are from another judge or other settings.
     """
-    check_endpoint_allowed(governance, judge.endpoint, f"judge {judge.name}", getattr(judge, "attestation", None))
+    check_engine_allowed(governance, judge, "judge")
     make_folder(path.parent, private=governance.private)
 
     async def answer(requests: Sequence[JudgeRequest]) -> list[Reply]:

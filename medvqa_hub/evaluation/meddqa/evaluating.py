@@ -14,8 +14,9 @@ from typing import Any
 
 from medvqa_core.errors import ConfigError, InputError
 from medvqa_core.files import make_folder
-from medvqa_core.governance import Governance, check_endpoint_allowed, check_not_lowered
+from medvqa_core.governance import Governance, check_not_lowered
 from medvqa_core.json_files import write_json, write_json_lines
+from medvqa_core.llm.chat_model import check_engine_allowed
 from medvqa_core.metrics.meddqa_scores import COLUMNS, score_meddqa
 from medvqa_core.metrics.scores import mean
 from medvqa_core.metrics.soft_accuracy import ANSWER_TYPES, OURS, check_profile
@@ -77,7 +78,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     Raises:
         ConfigError: the engine is unknown, or the predictions in `out` were generated with other settings.
         InputError: questions or images are missing, or no answer can be scored.
-        GovernanceError: the engine would send restricted data away, or `out` has predictions of a stricter class.
+        GovernanceError: see `check_engine_allowed`, or `out` has predictions of a stricter class.
         OutputError: `out` cannot be written.
     """
     if options.workers < 1:
@@ -92,8 +93,7 @@ def evaluate_meddqa(options: MeddqaOptions) -> dict[str, Any]:
     if engine is None:
         assert options.asking is not None
         engine = connect_document_model(options.asking, questions.governance, options.out)
-    attestation = getattr(engine, "attestation", None)
-    check_endpoint_allowed(questions.governance, engine.endpoint, f"engine {engine.name}", attestation)
+    check_engine_allowed(questions.governance, engine)
     asked = _select_questions(engine, questions, options.data, options.limit)
     make_folder(options.out, questions.governance.private)
     images = ImageSet(needed=False) if recorded else _restore(engine, asked, questions.governance, options)

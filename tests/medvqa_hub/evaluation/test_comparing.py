@@ -107,12 +107,68 @@ def merge_scores(first, second):
     return Scores({**first.corpus, **second.corpus}, {**first.samples, **second.samples})
 
 
-def test_a_failed_answer_is_a_wrong_one(cxr_runs):
-    made = compare_runs(cxr_runs[1:], resamples=200)
-    denies, fails = (made.scores["finding accuracy"][place][0] for place in range(2))
-    assert 0 < fails < denies  # by results.json, which leaves failures out, they may be as good
-    assert made.scores["rouge_l"][1][0] < 0.7 * made.scores["rouge_l"][0][0]
-    assert made.scores["bleu_1"][1][0] < made.scores["bleu_1"][0][0]
+def evaluate_cxr(build, place: Path, name: str, answers: dict[str, str], *more: str) -> Path:
+    arguments = ["--data", str(build.workspace.root), "--split", "train", "--scored", "--out", str(place / name)]
+    assert run(["evaluate", "cxr", *arguments, "--predictions", str(say_to(place, name, answers)), *more]) == 0
+    return place / name
+
+
+def check_own_scores(made, runs: list[Path]) -> None:
+    """Every run has the scores of its evaluation."""
+    for place, folder in enumerate(runs):
+        results = json.loads((folder / "results.json").read_text())
+        own = {name: value for name, value in results["table_4"].items() if value is not None}
+        assert made.scores.keys() == {*own, "finding accuracy"}
+        own["finding accuracy"] = results["findings"]["accuracy"]
+        assert {name: made.scores[name][place][0] for name in own} == pytest.approx(own)
+
+
+def test_failed_answers_are_left_out_as_in_the_evaluation(cxr_runs, rows, capsys):
+    made = compare_runs(cxr_runs[1:], resamples=50)
+    check_own_scores(made, cxr_runs[1:])
+    assert made.left_out["rouge_l", 0, 1] == made.left_out["bleu_4", 0, 1] == len(rows) // 2
+    difference, p, _ = made.tests["bleu_4", 0, 1]
+    assert difference == 0 and p == 1.0  # the answers that both have are equal
+    assert run(["compare", *map(str, cxr_runs[1:]), "--resamples", "2"]) == 0
+    assert f"{len(rows) // 2:,}" in capsys.readouterr().out
+
+
+def test_failed_answers_that_are_scored_as_empty_count_in_the_comparison(build, cxr_runs, rows, tmp_path):
+    said = {id: "ERROR" if n % 2 else answer for n, (id, answer) in enumerate(rows.items())}
+    runs = [
+        evaluate_cxr(build, tmp_path, name, answers, "--failed", "empty")
+        for name, answers in (("knows", rows), ("fails", said))
+    ]
+    made = compare_runs(runs, resamples=50)
+    check_own_scores(made, runs)
+    assert not any(made.left_out.values()) and made.tests["finding accuracy", 0, 1][0] < 0
+    with pytest.raises(InputError, match="failed_answers 'empty' and 'exclude'"):
+        compare_runs([runs[0], cxr_runs[1]])
+
+
+def test_unscorable_samples_are_left_out_of_pairs(build, rows, tmp_path, monkeypatch):
+    """A metric that cannot score answers with the word "unclear", with a name that begins as BLEU's do."""
+
+    def score(answers, references, _words):
+        samples = [None if "unclear" in a else float(a.split()[0] == "No") for a in answers]
+        return merge_scores(Scores({"bleurt": mean(samples)}, {"bleurt": samples}), rouge(answers, references, _words))
+
+    rouge = caption_row.rouge_scores
+    monkeypatch.setattr(caption_row, "rouge_scores", score)
+    monkeypatch.setitem(caption_row.METRICS, "bleurt", "BLEURT")
+    texts = {"unclear": lambda n: "No" if n % 4 else "unclear", "half": lambda n: "No" if n % 2 else "Yes"}
+    runs = [
+        evaluate_cxr(build, tmp_path, name, {id: text(n) for n, id in enumerate(rows)}) for name, text in texts.items()
+    ]
+    made = compare_runs(runs, resamples=50)
+    check_own_scores(made, runs)
+    numbers = range(len(rows))
+    both = [n for n in numbers if n % 4]
+    assert made.scores["bleurt"][0][0] == 1.0
+    assert made.scores["bleurt"][1][0] == pytest.approx(sum(n % 2 for n in numbers) / len(rows))
+    assert made.left_out["bleurt", 0, 1] == len(rows) - len(both)
+    assert made.tests["bleurt", 0, 1][0] == pytest.approx(sum(n % 2 for n in both) / len(both) - 1)
+    assert made.left_out["rouge_l", 0, 1] == 0
 
 
 def test_the_command_prints_and_writes_one_table(cxr_runs, tmp_path, capsys):

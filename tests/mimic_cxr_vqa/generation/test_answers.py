@@ -104,9 +104,10 @@ def test_a_failure_on_asking_again_is_a_failure(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["http://10.0.0.7:8000/v1", "https://api.example.com", "http://127.0.0.1@evil.com"]
+    "endpoint",
+    ["http://10.0.0.7:8000/v1", "https://api.example.com", "http://127.0.0.1@evil.com", "http://127.0.0.1:9"],
 )
-def test_credentialed_text_is_not_sent_to_another_machine(tmp_path, endpoint):
+def test_credentialed_text_is_not_sent_to_another_machine_or_an_unconfirmed_server(tmp_path, endpoint):
     workspace, engine = build(tmp_path, Governance.CREDENTIALED), ScriptedEngine(endpoint=endpoint)
     with pytest.raises(GovernanceError, match="engine scripted"):
         answer_questions(workspace, engine)
@@ -116,7 +117,6 @@ def test_credentialed_text_is_not_sent_to_another_machine(tmp_path, endpoint):
 @pytest.mark.parametrize(
     ("governance", "endpoint"),
     [
-        (Governance.CREDENTIALED, "http://127.0.0.1:8000"),
         (Governance.CREDENTIALED, None),
         (Governance.OPEN, "https://api.example.com"),
     ],

@@ -209,13 +209,18 @@ def test_an_odd_quality_keeps_a_question_out_of_table_6_only(data, knowing, tmp_
     assert results["data"]["without_quality"] == sum("blood" not in row["img_path"] for row in rows)
 
 
-def test_credentialed_data_never_goes_to_another_machine(tmp_path, monkeypatch):
+@pytest.mark.parametrize("endpoint", ["https://models.example.org/v1", "http://127.0.0.1:9"])
+def test_credentialed_data_never_goes_to_another_machine_or_an_unconfirmed_server(tmp_path, monkeypatch, endpoint):
     data = build(tmp_path / "data", governance="credentialed")
-    engine = install(monkeypatch, ScriptedEngine(lambda request: "正常", endpoint="https://models.example.org/v1"))
-    with pytest.raises(GovernanceError):
+    engine = install(monkeypatch, ScriptedEngine(lambda request: "正常", endpoint=endpoint))
+    with pytest.raises(GovernanceError, match="engine scripted"):
         evaluate(data, tmp_path / "out")
     assert engine.asked == [] and not (tmp_path / "out").exists()
-    local = install(monkeypatch, ScriptedEngine(lambda request: "正常", endpoint="http://127.0.0.1:8000/v1"))
+
+
+def test_files_of_credentialed_data_are_private(tmp_path, monkeypatch):
+    data = build(tmp_path / "data", governance="credentialed")
+    local = install(monkeypatch, ScriptedEngine(lambda request: "正常"))
     evaluate(data, tmp_path / "out")
     assert local.asked
     for name in ("predictions.jsonl", "scored.jsonl", "results.json"):
