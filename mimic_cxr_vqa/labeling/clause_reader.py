@@ -37,6 +37,8 @@ _NOT_EXCLUDED = re.compile(
 _CONTRACTION = re.compile(r"\b(?:is|are|was|were|has|have|does|do|did|ca|could)n['’]t\b")
 _HAD_BEEN = re.compile(
     r",? (?:which|that) (?:had been|was|were) [^,;]*(?:,|$)|, (?:then|previously|formerly|earlier) [^,;]*,|"
+    r", (?:seen|noted|identified|present) (?:on|in) (?:the |an? )?(?:prior|previous|earlier)\b"
+    r"(?! (?:cta?|mri|pet)\b)[^,;]*,|"
     r"\b(?:measured|had been|was|were) [^,;]*?(?:\band|\bbut|,)(?= (?:now|today|currently)\b)"
 )
 _ASIDE = re.compile(r", (?:however|in fact|of note|in the interval|meanwhile),")

@@ -10,6 +10,11 @@ from mimic_cxr_vqa.schema import CHEXPERT_LABELS
 @pytest.mark.parametrize(
     ("text", "category", "expected"),
     [
+        # what another study showed does not count
+        ("A small pneumothorax, seen on the prior exam, has resolved.", "Pneumothorax", "negative"),
+        ("A nodule, seen on the prior exam, is again visible.", "Lung Lesion", "positive"),
+        ("A nodule was not clearly seen on the study of ___.", "Lung Lesion", "positive"),
+        ("The sensitivity for detecting pneumothorax is diminished.", "Pneumothorax", "not_mentioned"),
         # structured findings: what stands behind the colon decides
         ("PNEUMOTHORAX: None.", "Pneumothorax", "negative"),
         ("PLEURAL EFFUSION: None", "Pleural Effusion", "negative"),
