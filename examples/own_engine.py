@@ -1,8 +1,8 @@
 """Your own engine for answering: a class with a few attributes and one method.
 
 Wording rules, retries, provenance, resuming and governance stay the same. An engine that sends texts to a server must
-set `endpoint` to its URL. `None` means that the engine runs in this process. Credentialed texts are then passed to it
-without a check.
+set `endpoint` to its URL, and does not get credentialed texts. `None` means that the engine runs in this process.
+Credentialed texts are then passed to it without a check.
 """
 
 import sys

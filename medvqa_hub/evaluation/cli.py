@@ -207,11 +207,15 @@ def meddqa(
             engine, input or "image", context != "no", shots, shots_seed, prompt or "ours", sides, max_tokens
         )
     else:
-        name = engine.get_single_engine() if engine.engines else checkpoint or "esra-rules"
+        if checkpoint is not None:
+            raise ConfigError(
+                f"--model {checkpoint!r} needs --engine server:URL. Engines without a server are --engine NAME."
+            )
+        name = engine.get_single_engine() if engine.engines else "esra-rules"
         others = {"input": input, "context": context, "prompt": prompt, "longest_side": longest_side}
         engine.check_unused(name, shots=shots or None, **others)
-    if predictions is not None and (engine.engines or checkpoint):
-        raise ConfigError("--predictions cannot be combined with --engine or --model")
+    if predictions is not None and engine.engines:
+        raise ConfigError("--predictions cannot be combined with --engine")
     options = MeddqaOptions(
         name, data, out, image_root, workers, units, retry_failed, profile, pages, asking, predictions, limit
     )

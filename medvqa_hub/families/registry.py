@@ -17,7 +17,8 @@ All models also share this interface. Q questions are about S studies.
         the answer follows and are padded on the left. With answers, padding is on the right. Everything that is not in
         TEXT_KEYS is an image input.
     processor.batch_decode(sequences, skip_special_tokens=True)          answers as text, without the prompts
-    processor.tokenizer              optional: max_images, image_size, resize_size, which limit what is decoded
+    processor.tokenizer
+    processor.max_images, .image_size, .resize_size                      optional, limit what is decoded
     model.encode(**image inputs)                                         ModelOutput of tensors, once for all questions
     model(**prompts, study_index, encoder_outputs or image inputs, labels, num_items_in_batch)    .logits, .loss
         num_items_in_batch: divides the sum of the losses of all label tokens. None: their number.

@@ -81,7 +81,7 @@ class ScriptedEngine:
 
 
 def install(monkeypatch, engine: ScriptedEngine) -> ScriptedEngine:
-    """Make `engine` what `--model scripted` means."""
+    """Make `engine` what `--engine scripted` means."""
     monkeypatch.setitem(meddqa_engines.ENGINES, engine.name, f"{__name__}:installed")
     monkeypatch.setattr(sys.modules[__name__], "installed", lambda: engine, raising=False)
     return engine

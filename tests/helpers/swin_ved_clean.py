@@ -5,20 +5,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paths import PACKAGES
+
 # -I leaves out the current folder and PYTHONPATH; the finder stops what is installed in this environment.
-PREAMBLE = """
+PREAMBLE = f"""
+import importlib
 import sys
+packages = {PACKAGES!r}
+"""
+PREAMBLE += """
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"swin_ved", "blip2_multiview", "medvqa_core", "medvqa_hub", "hub_cards"}:
+        if name.partition(".")[0] in packages:
             raise ModuleNotFoundError(f"{name} is not installed here", name=name)
 sys.meta_path.insert(0, Blocked())
-try:
-    import swin_ved
-except ModuleNotFoundError:
-    pass
-else:
-    raise SystemExit("the clean interpreter is not clean")
+for package in packages:
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError:
+        continue
+    raise SystemExit(f"the clean interpreter is not clean: it has {package}")
 """
 
 

@@ -3,8 +3,7 @@
 import grimp
 import networkx
 import pytest
-
-PACKAGES = ("medvqa_hub", "mimic_cxr_vqa", "rjua_meddqa", "medvqa_core", "hub_cards", "swin_ved", "blip2_multiview")
+from paths import PACKAGES
 
 
 def find_circles(graph: grimp.ImportGraph) -> list[list[str]]:

@@ -8,9 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from paths import REPOSITORY
+from paths import PACKAGES, REPOSITORY
 
-PACKAGES = ("medvqa_core", "mimic_cxr_vqa", "rjua_meddqa", "medvqa_hub", "swin_ved", "blip2_multiview", "hub_cards")
 FOLDERS = (
     "medvqa_core",
     "mimic_cxr_vqa",

@@ -256,7 +256,8 @@ def snippets_of(repository) -> list[str]:
 TRAIN_ON = """
 assert len(answers) == 2 and all(isinstance(answer, str) for answer in answers)
 assert type(model).__module__.startswith("transformers_modules")
-views = {"views": [["PA"]]} if model.config.model_type == "blip2_multiview" else {}
+import inspect
+views = {"views": [["PA"]]} if "views" in inspect.signature(processor.__call__).parameters else {}
 inputs = processor(images=[[Image.open("frontal.png")]], text=["is there edema?"], answers=["no edema ."], **views)
 import torch
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)

@@ -237,7 +237,10 @@ def test_a_folder_of_the_authors_is_share_alike(tmp_path, monkeypatch):
 
 def test_unknown_models_and_folders_without_questions_are_named(data, tmp_path, capsys):
     out = tmp_path / "out"
-    assert run(["evaluate", "meddqa", "--data", str(data), "--out", str(out), "--model", "gpt"]) == 1
+    for model in ("gpt", "", "esra-rules"):
+        assert run(["evaluate", "meddqa", "--data", str(data), "--out", str(out), "--model", model]) == 1
+        assert f"--model {model!r} needs --engine" in capsys.readouterr().err and not out.exists()
+    assert run(["evaluate", "meddqa", "--data", str(data), "--out", str(out), "--engine", "gpt"]) == 1
     assert "engine 'gpt' is unknown. Available: esra-rules" in capsys.readouterr().err
     (data / "questions.jsonl").unlink()
     (data / "reasoning.jsonl").unlink()
