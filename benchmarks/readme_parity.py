@@ -81,5 +81,5 @@ def _causes(result: dict[str, Any]) -> str:
     return (
         f"Of the {len(found)} answers that differ, {counts['pixels']} differ by their pixels, {counts['rounding']} by "
         f"rounding (equal in float64), and {counts['unexplained']} are unexplained. The logits of the two answers are "
-        f"at most {max(gaps):.3f} apart where they part."
+        f"at most {max(gaps):.1e} apart where they part."
     )
