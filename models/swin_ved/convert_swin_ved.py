@@ -94,7 +94,7 @@ def set_released_decoding(model: SwinVedForConditionalGeneration) -> None:
     """Decode as the release does: two beams, 63 new tokens, and answers that end at [EOS] or [PAD].
 
     The release decodes all beams to the same length, so beams compete by their plain log-probability. So does our
-    beam search, where [PAD] does not end a beam but cuts off the answer afterwards.
+    beam search, where [PAD] and [EOS] do not end a beam but cut off the answer afterwards.
     """
     decoder, decoding = model.config.decoder, model.generation_config
     decoding.eos_token_id = [decoder.eos_token_id, decoder.pad_token_id]

@@ -370,9 +370,9 @@ class SwinVedForConditionalGeneration(SwinVedPreTrainedModel, GenerationMixin):
             prepared.max_new_tokens = None
         ends, blank = prepared.eos_token_id, self.config.decoder.pad_token_id
         if prepared.num_beams > 1 and isinstance(ends, list) and blank in ends:
-            # As in the release, a beam behind its [PAD] keeps its place among the beams to the last step. Ended by
-            # [PAD], it would leave the place to a beam that the release drops.
-            prepared.eos_token_id = [token for token in ends if token != blank] or None
+            # As in the release, no beam ends: behind its [PAD] or [EOS] it keeps its place to the last step. Ended
+            # there, it would leave the place to a beam that the release drops.
+            prepared.eos_token_id = None
         return prepared, model_kwargs
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict, *args: Any) -> None:

@@ -232,7 +232,8 @@ def test_a_run_of_an_earlier_version_goes_on(build, tmp_path, monkeypatch, whole
 
 
 PLATEAU = fast_recipe(
-    training__scheduler="plateau", training__scheduler_arguments="{patience: 0, factor: 0.5, threshold: 0.1}",
+    training__scheduler="plateau",  # a score never rises by 1
+    training__scheduler_arguments="{patience: 0, factor: 0.5, threshold: 1.0, threshold_mode: abs}",
     selection__metric="bleu_1",
 )  # fmt: skip
 
@@ -433,7 +434,8 @@ def test_governance_follows_the_checkpoint_and_cannot_be_lowered(build, stage_1,
     (strict / "governance.json").unlink()  # a checkpoint that does not say could be anything
     out = go(build, tmp_path / "unsaid", fast_recipe(training__max_steps=1), init=strict)
     assert read_governance(out) is Governance.CREDENTIALED
-    shutil.rmtree(out / "checkpoint-000001")
+    for folder in ("checkpoint-000001", "best"):
+        shutil.rmtree(out / folder)
     (out / "finished.json").unlink()
     with pytest.raises(GovernanceError, match="credentialed"):
         go(build, out, fast_recipe(training__max_steps=1))
