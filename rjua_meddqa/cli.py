@@ -59,7 +59,7 @@ def esra(
         Path | None,
         typer.Option(
             help="Boxes of one upright page as JSON, instead of images: a list of {points, text, score} or "
-            "[points, text, score]."
+            "points, text, score in brackets."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for pages.jsonl. Default: print one page.")] = None,

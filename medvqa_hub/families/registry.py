@@ -1,8 +1,8 @@
 """The registry of model families and the interface that a family implements.
 
 To add a family, write a subclass of `ModelFamily` in its own file and add a line to FAMILIES. The family's name is the
-`model_type` of its configuration, its import package, and `model.kind` of its recipes. Commands and shipped recipes
-spell it with hyphens.
+`model_type` of its configuration, its import package, and `model.kind` of its recipes. Commands and names of
+recipe files spell it with hyphens.
 
 All models also share this interface. Q questions are about S studies.
 

@@ -49,12 +49,14 @@ class Shot:
 class DocumentEngine(Engine, Protocol):
     """What the evaluation needs of an engine. `answer` gets DocumentRequests about one image.
 
-    The class of an entry of ENGINES is called without arguments.
+    The class of an entry of ENGINES is called without arguments: read a model's folder from an environment variable, or
+    add a kind of language model, which has options. An answer is scored as `metrics.soft_accuracy` says: for options
+    give the letter and its text (`A.低钾血症`), several values with `;` between them, 无 for nothing.
 
     Attributes:
         tasks: supported tasks. Questions of other tasks are not sent.
         reads_pages: whether requests carry the restored page.
-        asking: further settings for the run's results.
+        asking: further settings, which `results.json` shows.
     """
 
     @property
