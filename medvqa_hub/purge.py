@@ -6,6 +6,7 @@ anything behind a link. A file is only listed if one of these shows that this pa
 - `manifest.json` of a known kind that states the class, for the file names of that kind
 - the header of a JSONL store that states the class, for the store and files that the same command writes beside it
 - a JSON file of a known kind that states the class
+- the manifest of a folder of report data, for the parts that it records
 - `dataset_info.json` with a description that states the class, for the tables beside it
 - our columns with ids in MIMIC's range, for tables of killed runs and of plain `load_dataset(folder)`
 """
@@ -29,9 +30,12 @@ from medvqa_core.errors import ConfigError, MedvqaError, OutputError
 from medvqa_core.files import MANIFEST, PARTIAL_SUFFIX
 from medvqa_core.governance import Governance
 from medvqa_core.minimum_class import OUR_COLUMNS, minimum_class_for_columns
+from rjua_meddqa import data_folder
+from rjua_meddqa.card import CARD, MARK
 
 INFO, SHRUNK = "dataset_info.json", "shrunk.json"
 AUDIT_QUESTIONS = "audit-questions"  # kind in the header of `audit --export`
+_CHANGED_IMAGE = f"images/*-{'[0-9a-f]' * 16}.png"  # as `audit_images` names it, so that photographs stay
 # kind in a manifest -> file names below its folder
 KINDS = {
     "questions": ("studies.parquet", "questions.parquet"),
@@ -40,7 +44,6 @@ KINDS = {
     "vlmevalkit-tsv": ("*.tsv",),
     "image-features": ("*.safetensors",),
     "batch": ("batch-????.jsonl", "CREDENTIALED-batch-????.jsonl", "CREDENTIALED.txt"),
-    "meddqa": ("annotations.csv", "questions.jsonl", "reasoning.jsonl", "contexts.csv", "README.md"),
     "meddqa-boxes": ("*.json",),
     "meddqa-labelstudio": ("tasks.json", "labelling_config.xml"),
     "meddqa-pages": ("pages.jsonl",),
@@ -55,16 +58,21 @@ BESIDE_STORE = {
     "answers": ("answer_keys.parquet", "table3.json", "language_model.json", "answers.csv"),
     "predictions": (
         "scored*.jsonl", "results*.json", "baseline.csv", "chart.png", "examples*.png", "sample.json", "probe.json",
-        "audit.json", "audit.jsonl", "audit.png", "audit-examples.png", "images/*.png", "clinical*.jsonl",
+        "audit.json", "audit.jsonl", "audit.png", "audit-examples.png", _CHANGED_IMAGE, "clinical*.jsonl",
     ),
-    AUDIT_QUESTIONS: ("images/*.png",),
+    AUDIT_QUESTIONS: (_CHANGED_IMAGE,),
+    "corrections": ("boxes/*.json",),
 }  # fmt: skip
-SINGLE_FILES = ("meddqa-check",)  # kind in a JSON file of any name
+_SINGLE_FILE = re.compile(rb'\{\s*"kind": "meddqa-check"')  # the beginning of a JSON file of any name
 _MIMIC_IMAGE = re.compile(r"(^|/)p1\d{7}/s5\d{7}/[^/]+\.(jpe?g|png)$", re.IGNORECASE)
 _MIMIC_TABLE = re.compile(
     r"mimic-cxr-[0-9.]+-(chexpert|negbio|metadata|split)\.csv(\.gz)?|mimic-cxr-reports\.zip|cxr-(record|study)-list\.csv(\.gz)?"
 )
-_TSV_HEADER = b"index\tid\timage_path\tquestion\tanswer"
+# Files that others may write under the same name or ending -> how ours begin
+_BEGINNINGS = {
+    ".tsv": b"index\tid\timage_path\tquestion\tanswer",
+    "answers.csv": b'"qa_id","study_id","question","prediction","error","governance"',
+}
 
 
 def find_files(roots: Sequence[Path], governance: Governance) -> dict[Path, str]:
@@ -101,13 +109,15 @@ def _identify(folder: Path, names: list[str], governance: Governance) -> dict[st
         ending = Path(name.removesuffix(PARTIAL_SUFFIX)).suffix
         if ending not in (".json", ".jsonl"):
             continue
+        if ending == ".json" and not _SINGLE_FILE.match(_read_start(folder / name, 64)):  # other files may be large
+            continue
         header = _read_json(folder / name, first_line=ending == ".jsonl")
         kind = str(header.get("kind"))
         if header.get("governance") != str(governance):
             continue
-        if ending == ".json" and kind in SINGLE_FILES:
+        if ending == ".json":
             found[name] = kind
-        elif ending == ".jsonl" and (header.get("store") == 1 or kind == AUDIT_QUESTIONS):
+        elif header.get("store") == 1 or kind == AUDIT_QUESTIONS:
             found |= dict.fromkeys([name, *_match(folder, BESIDE_STORE.get(kind, ()))], f"store of {kind}")
     marker = _read_json(folder / SHRUNK) if SHRUNK in names else {}
     if marker.get("governance") == str(governance) and marker.get("kind") == "shrunk-images":
@@ -116,7 +126,30 @@ def _identify(folder: Path, names: list[str], governance: Governance) -> dict[st
     manifest = _read_json(folder / MANIFEST) if MANIFEST in names else {}
     if manifest.get("governance") == str(governance) and manifest.get("kind") in KINDS:
         found |= dict.fromkeys([MANIFEST, *_match(folder, KINDS[manifest["kind"]])], manifest["kind"])
+    if manifest.get("governance") == str(governance) and manifest.get("kind") == data_folder.KIND:
+        found |= dict.fromkeys(_report_data(folder, manifest), data_folder.KIND)
     return found
+
+
+def _report_data(folder: Path, manifest: dict[str, Any]) -> list[str]:
+    """Names of the parts that the manifest records and of our card. The manifest itself is only among them if no other
+    part stays, since it states the class of what stays."""
+    parts = data_folder.find_parts(folder)
+    names = [data_folder.OUR_NAMES[part] for part in parts if part in manifest]
+    ours = [path.name for paths in parts.values() for path in paths if path.name in names and _is_plain_file(path)]
+    others = sum(map(len, parts.values())) - len(ours)
+    card = folder / CARD
+    is_our_card = _is_plain_file(card) and MARK.encode() in card.read_bytes()
+    return [*ours, *([CARD] if is_our_card else []), *([] if others else [MANIFEST])]
+
+
+def _read_start(path: Path, length: int) -> bytes:
+    """The first bytes of a file, without reading a large one. Empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(length)
+    except OSError:
+        return b""
 
 
 def _identify_tables(folder: Path, names: list[str], governance: Governance) -> dict[str, str]:
@@ -160,11 +193,12 @@ def _holds_mimic_rows(path: Path) -> bool:
 
 
 def _match(folder: Path, patterns: Iterable[str]) -> Iterator[str]:
-    """Names of files below `folder` that match one of the patterns. A TSV file must also begin as ours do."""
+    """Names of files below `folder` that match one of the patterns. The content must begin as `_BEGINNINGS` tells."""
     for pattern in patterns:
         for path in sorted(folder.glob(pattern)):
             name = path.relative_to(folder).as_posix()
-            is_ours = path.suffix != ".tsv" or path.read_bytes().startswith(_TSV_HEADER)
+            beginning = _BEGINNINGS.get(path.name, _BEGINNINGS.get(path.suffix))
+            is_ours = beginning is None or _read_start(path, len(beginning)) == beginning
             if is_ours and fnmatchcase(name, pattern) and _is_plain_file(path):
                 yield name
 

@@ -58,8 +58,8 @@ def esra(
     boxes: Annotated[
         Path | None,
         typer.Option(
-            help="Boxes of one upright page as JSON, instead of images: a list of {points, text, score} or "
-            "points, text, score in brackets."
+            help="Boxes of one upright page as JSON, instead of images: a list of objects with points, text and score, "
+            "or of lists of the three."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for pages.jsonl. Default: print one page.")] = None,
@@ -312,6 +312,6 @@ def _echo_counts(counts: dict[str, int], problems: list[str]) -> None:
 
 
 def _echo_next(data: Path, out: Path, config: str) -> None:
-    beside = data if (data / "images").is_dir() else "the folder of the images"
-    images = "" if out.resolve() == data.resolve() else f", image_root={str(beside)!r}"
+    place = repr(str(data)) if (data / "images").is_dir() else "PHOTOS"
+    images = "" if out.resolve() == data.resolve() else f", image_root={place}"
     typer.echo(f"next: load_dataset('rjua_meddqa', {config!r}, data_dir={str(out)!r}{images})")

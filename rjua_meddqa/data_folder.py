@@ -93,15 +93,19 @@ def open_folder(root: Path) -> DataFolder:
     if not root.is_dir():
         raise InputError(f"{root}: no such folder. Pass the folder with the annotations and images/.")
     files = {}
-    for part in OUR_NAMES:
-        found = [root / name for name in _names(part) if (root / name).is_file()]
+    for part, found in find_parts(root).items():
         if len(found) > 1:
             raise InputError(f"{root}: both {found[0].name} and {found[1].name} are {part}. Remove one of them.")
-        if found:
-            files[part] = found[0]
+        files[part] = found[0]
     manifest = find_manifest(root, "copy it again")
     governance = Governance(manifest["governance"]) if manifest else Governance.SHARE_ALIKE
     return DataFolder(root, files, governance, manifest)
+
+
+def find_parts(root: Path) -> dict[str, list[Path]]:
+    """The existing files of each part, which are several if the part has more than one of its names."""
+    found = {part: [root / name for name in _names(part) if (root / name).is_file()] for part in OUR_NAMES}
+    return {part: paths for part, paths in found.items() if paths}
 
 
 def find_class(images: Path) -> Governance:

@@ -139,9 +139,10 @@ def measure_cost(encoder: torch.nn.Module, questions: StudyQuestions, device: to
         value.normal_(std=0.02) if value.is_floating_point() else value.zero_()
     start, decoded = time.perf_counter(), 0
     for study in range(len(questions)):
-        if decoded < MEASURED:
-            decoded += len(pair_images(questions.read_row(study))[0])
-    decoding = (time.perf_counter() - start) / decoded
+        decoded += len(pair_images(questions.read_row(study))[0])
+        if decoded >= MEASURED:
+            break
+    decoding = (time.perf_counter() - start) / max(1, decoded)
     side = encoder.config.image_size
     for count in (1, MEASURED):  # the first pass is slower
         pixels = torch.randn(count, 3, side, side, dtype=encoder.dtype, device=device)

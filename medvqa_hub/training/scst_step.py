@@ -37,6 +37,8 @@ from medvqa_hub.training.scst_rollout import (
 
 # Sums over the samples (or tokens) of a batch. Rewards are summed over the `scored` samples, which have a reward and a
 # greedy answer with one. `zero_advantage` are samples without effect: unscorable, or as good as the greedy answer.
+# `entropy` is that of the distribution of each sampled token, in nats. `reward_loss` is
+# -(r(sample) - r(greedy)) * log P(sample), as `scst.normalize` defines it, and `nll` is -log P(reference).
 # Lengths include [EOS]. A greedy answer counts once for every sample of its question.
 SUMS = (
     "samples", "scored", "zero_advantage", "sample_reward", "greedy_reward", "sample_tokens", "greedy_tokens",

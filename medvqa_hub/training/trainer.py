@@ -86,10 +86,12 @@ class SupervisedTrainer(CheckpointMixin, Trainer):
             self.validation = Validation(questions, processor, recipe, arguments, self.workers)
         # Trainer would refuse a quantised model without adapter, of which the groups in float are trained.
         quantised, model.is_quantized = getattr(model, "is_quantized", False), False
-        super().__init__(
-            model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
-        )
-        model.is_quantized = quantised
+        try:
+            super().__init__(
+                model, arguments, train_dataset=self.batches, eval_dataset=self.validation, processing_class=processor
+            )
+        finally:
+            model.is_quantized = quantised
         self.add_callback(ScheduleCallback())
         self.prepare_saving(run)
         self._base = self._fingerprint_base()

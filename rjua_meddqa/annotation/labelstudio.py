@@ -220,15 +220,23 @@ def _lines(result: Iterable[Mapping[str, Any]], name: str) -> list[str]:
     lines: list[str] = []
     for entry in result:
         if entry.get("from_name") == name:
-            text = entry.get("value", {}).get("text", [])
-            lines += [text] if isinstance(text, str) else text
+            lines += _texts(entry, "text")
     return [line for line in lines if line.strip()]
+
+
+def _texts(entry: Mapping[str, Any], name: str) -> list[str]:
+    """The texts of an entry. Raises TypeError if they are damaged."""
+    texts = entry.get("value", {}).get(name) or []
+    texts = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{name} of entry {entry.get('id')!r}")
+    return texts
 
 
 def _choice(result: Iterable[Mapping[str, Any]], name: str, where: str) -> str:
     for entry in result:
-        if entry.get("from_name") == name and entry.get("value", {}).get("choices"):
-            return entry["value"]["choices"][0]
+        if entry.get("from_name") == name and (choices := _texts(entry, "choices")):
+            return choices[0]
     raise InputError(f"{where}: no {name} was chosen. Choose one in Label Studio and export again")
 
 

@@ -23,6 +23,7 @@ from mimic_cxr_vqa.generation.extractive import ExtractiveEngine
 from mimic_cxr_vqa.release_writer import write_release
 from mimic_cxr_vqa.schema import QA_SCHEMA
 from mimic_cxr_vqa.workspace import Workspace
+from rjua_meddqa.data_folder import open_folder, record_part
 
 PATIENT, STUDY = 10**7 + 32, 5 * 10**7 + 414_267  # in MIMIC's range, put together here
 
@@ -287,13 +288,45 @@ def test_everything_made_of_report_images_is_deleted_and_the_images_stay(tmp_pat
 
 def test_files_of_the_audit_are_deleted(tmp_path):
     write_store(tmp_path / "audit" / "predictions.jsonl", governance=CREDENTIALED, kind="predictions")
-    for name in ("audit.json", "audit.jsonl", "audit.png", "audit-examples.png", "images/0a.png", "mine.png"):
+    changed = f"images/film-blank-{'0a' * 8}.png"
+    for name in ("audit.json", "audit.jsonl", "audit.png", "audit-examples.png", changed, "images/mine.png"):
         path = tmp_path / "audit" / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"{}")
     exported = tmp_path / "exported" / "questions.jsonl"
     (exported.parent / "images").mkdir(parents=True)
-    (exported.parent / "images" / "0b.png").write_bytes(b"")
+    (exported.parent / "images" / f"film-noise-{'0b' * 8}.png").write_bytes(b"")
     exported.write_text('{"kind": "audit-questions", "governance": "credentialed"}\n{"id": "s1"}\n')
     purge(tmp_path)
-    assert files_below(tmp_path) == {"audit/mine.png"}
+    assert files_below(tmp_path) == {"audit/images/mine.png"}  # photographs beside predictions
+
+
+def test_the_users_own_files_in_a_folder_of_report_data_stay_with_their_class(tmp_path):
+    own = {"contexts.csv": "of an expert", "README.md": "my notes", "annotations.csv": "annotated elsewhere"}
+    for name, text in own.items():
+        (tmp_path / name).write_text(text)
+    record_part(tmp_path, "questions", CREDENTIALED, {})  # makes the folder credentialed
+    manifest = json.loads((tmp_path / "manifest.json").read_text()) | {"governance": "credentialed"}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "questions.jsonl").write_text("{}\n")
+    purge(tmp_path)
+    assert files_below(tmp_path) == {*own, "manifest.json"}
+    assert open_folder(tmp_path).governance is CREDENTIALED  # without the manifest, it would be the authors' release
+
+
+def test_corrections_are_deleted_with_their_boxes(tmp_path):
+    write_store(tmp_path / "edits.jsonl", governance=CREDENTIALED, kind="corrections")
+    record_part(tmp_path, "annotations", CREDENTIALED, {})
+    (tmp_path / "annotations.csv").write_text("img_path\n")
+    (tmp_path / "boxes").mkdir()
+    (tmp_path / "boxes" / "a.json").write_text("[]")
+    purge(tmp_path)
+    assert files_below(tmp_path) == set()
+
+
+def test_a_csv_of_the_users_beside_answers_stays(tmp_path):
+    for folder, begin in (("ours", '"qa_id","study_id","question","prediction","error","governance"'), ("mine", "a,b")):
+        write_store(tmp_path / folder / "answers.jsonl", governance=CREDENTIALED, kind="answers")
+        (tmp_path / folder / "answers.csv").write_text(f"{begin}\n")
+    purge(tmp_path)
+    assert files_below(tmp_path) == {"mine/answers.csv"}

@@ -283,7 +283,7 @@ def _restore(
         raise InputError(f"The images of {options.data} are missing. Pass --image-root.")
     folder = options.out / PAGES_FOLDER
     known = options.pages or (options.out if (options.out / READINGS).is_file() else None)
-    ocr = engine_of_pages(options.pages)
+    ocr = engine_of_pages(known)
     done = restore_folder(paths, folder, ocr, options.workers, governance=governance, known=known)
     images = {path.name: path for path in paths}  # restore_folder has checked that names are unique
     pages = {images[page.image]: page for page in read_pages(folder)}
