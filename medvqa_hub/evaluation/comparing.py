@@ -1,9 +1,9 @@
 """`medvqa-hub compare RUN RUN …`: evaluations on the same questions, with intervals and paired tests.
 
-A run is a folder that `evaluate --scored` wrote, or the file of a control such as RUN/scored-shuffled.jsonl. The scores
-of a run are those of its evaluation. A paired test uses the questions that a metric can score in both runs. Failed
-answers are left out, or scored as empty texts after `evaluate cxr --failed empty`. Runs with different questions or
-scored in different ways are not compared.
+A run is a folder that `evaluate --scored` wrote, or the file of a control such as RUN/scored-shuffled.jsonl. Failed
+answers count as wrong, as in `evaluate cxr --failed empty`, so that no run gains by failing at hard questions. Answers
+that a metric cannot score are left out, and a paired test uses the questions that it can score in both runs. Runs with
+different questions or scored in different ways are not compared.
 """
 
 import json
@@ -35,7 +35,7 @@ REMEDY = "Evaluate again with --scored, which keeps existing answers."
 # measures of public datasets, and the answer type that they apply to
 SHORT = {"closed_accuracy": CLOSED, "open_recall": OPEN, "exact": None}
 BLEU = tuple(f"bleu_{n}" for n in range(1, ORDER + 1))
-SETTINGS = ("profile", "tokenizer", "bertscore_settings", "baseline_source", "failed_answers")
+SETTINGS = ("profile", "tokenizer", "bertscore_settings", "baseline_source")
 NAMED = 3  # ids in a message
 
 
@@ -156,8 +156,6 @@ def read_run(place: Path) -> Run:
     if not rows:
         raise InputError(f"{scored} is empty. {REMEDY}")
     verified = check_hashes(results.get("hashes"), rows.values(), scored)
-    if results.get("scored_with", {}).get("failed_answers") == "empty":
-        rows = {id: row | {"answer": row["answer"] or ""} for id, row in rows.items()}
     name = str(results["model"].get("name"))
     return Run(name if not suffix else f"{name}, {suffix[1:]} images", scored.parent, results, rows, verified)
 
@@ -279,7 +277,12 @@ def _has_reference(row: Mapping[str, Any]) -> bool:
 
 
 def _sum_text_score(name: str) -> Any:
-    return lambda row: None if row.get(name) is None else (row[name], 1.0)
+    def sums(row: Mapping[str, Any]) -> tuple[float, float] | None:
+        if row.get(name) is None:
+            return (0.0, 1.0) if row["answer"] is None and _has_reference(row) else None
+        return row[name], 1.0
+
+    return sums
 
 
 def _sum_column(column: str, name: str) -> Any:
@@ -294,22 +297,17 @@ def _sum_column(column: str, name: str) -> Any:
 
 def _sum_short_answers(name: str, only: str | None) -> Any:
     """A measure of the rows of one answer type, or of all rows."""
-
-    def sums(row: Mapping[str, Any]) -> tuple[float, float] | None:
-        counts = _has_reference(row) and row["answer"] is not None and only in (None, row["answer_type"])
-        return (row[name] or 0.0, 1.0) if counts else None
-
-    return sums
+    return lambda row: (row[name] or 0.0, 1.0) if _has_reference(row) and only in (None, row["answer_type"]) else None
 
 
 def _finding(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    if row["answer"] is None or row["category"] == HEART or row.get("label_value") not in SCORED_LABELS:
+    if row["category"] == HEART or row.get("label_value") not in SCORED_LABELS:
         return None
     return float(row.get("polarity") == row["label_value"]), 1.0
 
 
 def _bleu_sums(row: Mapping[str, Any]) -> list[float] | None:
-    if row.get(BLEU[0]) is None:
+    if not _has_reference(row):
         return None
     matched, guessed, length, closest = count_pair(
         row.get("in_words", row.get("answer")) or "", [row["reference"]], words

@@ -25,7 +25,7 @@ def print_comparison(made: Comparison) -> None:
     for place, run in enumerate(made.runs, start=1):
         failed = sum(row["error"] is not None for row in run.rows.values())
         verified = "verified" if run.verified else "not verified, the results do not state hashes"
-        log(console, f"{place}: {run.name}, {failed:,} answers failed, {verified}")
+        log(console, f"{place}: {run.name}, {failed:,} answers failed (they count as wrong), {verified}")
     table = make_table("Scores", *(str(place) for place in range(1, len(made.runs) + 1)))
     for name, scores in made.scores.items():
         table.add_row(METRICS.get(name, name), *(_with_interval(*score) for score in scores))
@@ -38,7 +38,7 @@ def print_comparison(made: Comparison) -> None:
         tests.add_row(pair, signed, number(p), number(among), f"{left_out:,}")
     console.print(tests)
     if any(made.left_out.values()):
-        log(console, "left out: questions that only one of both runs has a score for")
+        log(console, "left out: questions that the metric can score in one of both runs only")
 
 
 def write_comparison(made: Comparison, out: Path) -> None:
