@@ -36,7 +36,12 @@ def iterate_parquet(path: Path, rows: int = 65536, columns: list[str] | None = N
     """Yield record batches of at most `rows` rows. Raises InputError if the file is missing or damaged."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield from file.iter_batches(batch_size=rows, columns=columns)
+            expected, found = file.metadata.num_rows, 0
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
+                found += len(batch)
+                yield batch
+            if found != expected:  # a flipped bit in the header of a page can end a column early
+                raise pa.ArrowInvalid(f"{found} rows found, {expected} expected")
     except GeneratorExit:  # an unfinished stream: at interpreter exit the names below may already be gone
         raise
     except _READ_ERRORS as error:

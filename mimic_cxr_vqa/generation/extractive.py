@@ -1,20 +1,21 @@
 """The default engine: answers made from the report's own sentences, without a model.
 
 `mentions` reads the polarity of the category. A short sentence (`frames`) states a finding if it loses no word of the
-clause. Else the clause or its sentence is quoted (`quoting`), with its change, measures, tips and alternatives, but
-without the words of Appendix B. A category that the report does not mention is answered as absent (paper, Section 3.1),
-or as possible if the impression affirms or doubts it. Statements about another image ("seen on CT") are answered as
-possible. The engine does not read labels, so an answer may contradict a label that the text does not support.
+clause. Otherwise the clause, its sentence or the part with the finding is quoted (`quoting`), with its change,
+measures, tips and alternatives, but without the words of Appendix B. A category that the report does not mention is
+answered as absent (paper, Section 3.1), or as possible if the impression affirms or doubts it. Statements about another
+image ("seen on CT") are answered as possible. The engine does not read labels, so an answer may contradict a label that
+the text does not support.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 
 from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, AnswerRequest
 from mimic_cxr_vqa.generation.frames import CATEGORY_NAMES, be, is_lossless, noun_phrase, with_article
-from mimic_cxr_vqa.generation.quoting import capitalise, is_sentence, leave_out_changes, quote, uncapitalise
+from mimic_cxr_vqa.generation.quoting import capitalise, is_sentence, leave_out_changes, narrow, quote, uncapitalise
 from mimic_cxr_vqa.labeling.mentions import (
     DEVICES,
     NEGATIVE,
@@ -28,7 +29,7 @@ from mimic_cxr_vqa.labeling.mentions import (
 )
 from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 
-PROMPT_VERSION = "extractive-7"
+PROMPT_VERSION = "extractive-8"
 
 # {0} is the finding and {be} its verb.
 _SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")
@@ -46,7 +47,7 @@ _LIKELY = re.compile(
 )
 _WEAKER = re.compile(r"\b(?:less likely|possibl[ey]|may|might|could|cannot|versus|vs)\b")
 _LIKELY_BEHIND = re.compile(r" (?:is|are) (?:likely|probabl[ey])\b")
-_HEDGED = re.compile(r"(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
+_HEDGED = re.compile(r"(?:[a-z ]+: )?(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
 _NORMAL_CHEST = (
     "no abnormality is seen in the radiograph",
     "the radiograph shows no abnormal findings",
@@ -86,6 +87,7 @@ class ExtractiveEngine:
         return Reply(answer_from(analyse(request.findings), request))
 
 
+_DENIAL = re.compile(r"^(?:no|without) ((?:(?!\b(?:or|and|in|on|of|at)\b)[^,;(])+)")  # "No X", not a sentence
 _NO_NEW = re.compile(r"\b(?:no|without) (new|larger)(?:ly)?\b", re.IGNORECASE)  # denies a change, not the finding
 
 
@@ -126,7 +128,7 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
     if found == NOT_MENTIONED and analyse(request.impression or "").polarity(category) in (POSITIVE, UNCERTAIN):
         name = with_article(CATEGORY_NAMES[category], CATEGORY_NAMES[category])
         return _join("", [_fill(_choose(qa_id, _DOUBTED), name)])
-    return _denied(category, analysis.of(category, NEGATIVE), closed, qa_id)
+    return _denied(analysis, category, closed, qa_id)
 
 
 def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
@@ -188,29 +190,43 @@ def _is_likely(mention: Mention) -> bool:
     return not doubted or bool(_LIKELY_BEHIND.match(clause, end))
 
 
-def _denied(category: str, mentions: Sequence[Mention], closed: bool, qa_id: str) -> str:
+def _denied(analysis: Analysis, category: str, closed: bool, qa_id: str) -> str:
     no = "No, " if closed else ""
-    named = [m for m in mentions if m.named and not m.elsewhere]
-    if quotes := _quotes(named[:1]):
-        return _join(no, quotes)
-    name = noun_phrase(named[0], article=False) if named else None
-    if name and (change := _NO_NEW.search(named[0].clause[: named[0].span[0]])):
-        name = f"{change[1].lower()} {name}"
-    if name is None:
-        name = CATEGORY_NAMES[category] + ("s" if category == DEVICES else "")
-    return _join(no, [_fill(_choose(qa_id, _DENIED), name), *([] if named else _quotes(mentions[:1]))])
+    mentions = analysis.of(category, NEGATIVE)
+    named = next((m for m in mentions if m.named and not m.elsewhere), None)
+    if named is None:
+        plain = CATEGORY_NAMES[category] + ("s" if category == DEVICES else "")
+        return _join(no, [_fill(_choose(qa_id, _DENIED), plain), *_quotes(mentions[:1], _deny)])
+    name, text = noun_phrase(named, article=False), _quote(named)
+    others = [m for found in analysis.mentions.values() for m in found if m.clause == named.clause and m != named]
+    if text and (is_sentence(text) or not (name and is_lossless(name, named, others))):
+        return _join(no, [_deny(text)])
+    phrase = name or CATEGORY_NAMES[category]
+    if change := _NO_NEW.search(named.clause[: named.span[0]]):
+        phrase = f"{change[1].lower()} {phrase}"
+    return _join(no, [_fill(_choose(qa_id, _DENIED), phrase)])
 
 
-def _quotes(mentions: Iterable[Mention]) -> list[str]:
-    """The quotes that are whole sentences, without duplicates."""
-    quotes = (text for mention in mentions if (text := _quote(mention)) and is_sentence(text))
-    return list(dict.fromkeys(quotes))
+def _deny(text: str) -> str:
+    """`text` with a verb if it is a denial without one ("no effusion or pneumothorax")."""
+    return text if is_sentence(text) else _DENIAL.sub(lambda found: f"there {be(found[1].strip())} no {found[1]}", text)
+
+
+def _quotes(mentions: Iterable[Mention], complete: Callable[[str], str] = str) -> list[str]:
+    """The quotes that are whole sentences once they are made `complete`, without duplicates."""
+    texts = (complete(text) for mention in mentions if (text := _quote(mention)))
+    return list(dict.fromkeys(text for text in texts if is_sentence(text)))
 
 
 def _quote(mention: Mention) -> str | None:
-    """The clause or the sentence of a mention, whichever works as an answer."""
-    passages = () if mention.elsewhere else mention.passages
-    quoted = next((text for passage in passages if (text := quote(passage))), None)
+    """The clause or the sentence of a mention, whichever works as an answer, or else the part of it that does."""
+    if mention.elsewhere:
+        return None
+    quoted = next((text for passage in mention.passages if (text := quote(passage))), None)
+    if quoted is None and mention.named:
+        part = narrow(mention.clause, mention.span)
+        alike = analyse(part).of(mention.category, mention.polarity)
+        quoted = quote(part) if any(m.fields == mention.fields for m in alike) else None
     return quoted and uncapitalise(quoted)
 
 

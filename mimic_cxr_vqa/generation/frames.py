@@ -7,6 +7,7 @@ elsewhere in the clause are left out, which `is_lossless` tells.
 """
 
 import re
+from collections.abc import Iterable
 
 from mimic_cxr_vqa.generation.quoting import leave_out_changes
 from mimic_cxr_vqa.labeling.fields import (
@@ -19,7 +20,7 @@ from mimic_cxr_vqa.labeling.fields import (
     split_words,
 )
 from mimic_cxr_vqa.labeling.lexicon import read_patterns
-from mimic_cxr_vqa.labeling.mentions import OTHER_ABNORMALITY, Mention
+from mimic_cxr_vqa.labeling.mentions import NEGATIVE, OTHER_ABNORMALITY, Mention
 
 # The category as a noun phrase that fits after "no" or "evidence of".
 CATEGORY_NAMES = {
@@ -126,16 +127,27 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
 _EMPTY_WORDS = """there is are a an the of in at on with and seen noted present identified visualized demonstrated
 evident shows show demonstrates demonstrate radiograph image chest this area areas has side lung lungs"""
 _EMPTY = frozenset(_EMPTY_WORDS.split())
+_DENYING = frozenset(split_words("no nor or without evidence pleural"))
 _NAMES_OF_HEART = frozenset(
     split_words("heart cardiac silhouette size mediastinum mediastinal contour enlarged enlargement")
 )
 
 
-def is_lossless(phrase: str, mention: Mention) -> bool:
-    """Whether `phrase` says all that the best passage of `mention` says, and nothing else."""
+def is_lossless(phrase: str, mention: Mention, others: Iterable[Mention] = ()) -> bool:
+    """Whether `phrase` says all that the best passage of `mention` says, and nothing else.
+
+    Args:
+        others: the other findings of its clause, which need not be repeated if they are denied with it.
+    """
     text = leave_out_changes(mention.passages[0]).lower()
     name = _EMPTY | set(CATEGORY_NAMES.get(mention.category, "").split())
     name |= _NAMES_OF_HEART if mention.category in _HEARTS else frozenset()
+    if mention.polarity == NEGATIVE:
+        name |= _DENYING
+        for other in others:
+            start, end = other.span
+            words = {*read_modifiers(other.clause[:start].lower()), *split_words(other.clause[start:end].lower())}
+            name |= words - SIZES.keys() if other.polarity == NEGATIVE else set()
     clause, said = (
         {SIZES.get(word, word) for word in split_words(words) if word[0].isalnum()} for words in (text, phrase)
     )

@@ -12,7 +12,11 @@ from mimic_cxr_vqa.generation.lint import OMISSIONS, lint
 
 LONGEST_QUOTE = 70  # words
 
-_SUB_HEADING = re.compile(r"^[A-Z][A-Z ,/&()-]{2,60}:\s*")  # "LUNGS: The lungs are clear"
+_SUB_HEADING = re.compile(r"^([A-Z][A-Z ,/&()-]{2,60}):\s*")  # "LUNGS: The lungs are clear"
+# Such a heading is the subject of words without a verb: "HEART: Mildly enlarged".
+_SUBJECT = re.compile(
+    r"heart|cardi|lung|pleura|mediastin|hil|aorta|bone|osseous|soft tissue|vascul|lateral", re.IGNORECASE
+)
 _UNKNOWN = re.compile(r"x{3,}|_{2,}", re.IGNORECASE)
 _PROPER_NAMES = frozenset(
     {"Kerley", "Harrington", "Dobbhoff", "Hickman", "Bochdalek", "Morgagni", "Foley", "Swan-Ganz"}
@@ -50,9 +54,12 @@ _SUBJECT_LOST = re.compile(
     r"\b(?:no|the|an?|of|with|in|or|to) (?:of|is|are|has|have|and|or|appears?|but|appeared)\b|"
     r"\b(?:is|are) (?:is|are|of|the|and|or|may)\b|\b(?:but|and) (?:in|than)\b|"
     r"\b(?:radiograph|study|examination|which) (?:is|are) seen\b|^(?!.*(?:er|less|more)\b.* than\b).* than\b|"
-    r"\bthere (?:is|are) (?:of|in|and|with|not|seen)\b|"
-    r"\b(?:there|their)\b(?! (?:is|are|appears?|may|has|have|does|can))",
+    r"\bthere (?:is|are) (?:of|in|and|with|not|seen)\b",
     re.IGNORECASE,
+)
+_REFERENCE = re.compile(r"\b(?:there|their)\b(?! (?:is|are|appears?|may|has|have|does|can))", re.IGNORECASE)
+_PART = re.compile(
+    r",? (?:and|while|whereas|but) (?=(?:the|there|an?|no|on) )|, (?:with |leaving |as |which |described )|; "
 )
 
 
@@ -67,8 +74,8 @@ def leave_out_changes(text: str) -> str:
 @lru_cache(maxsize=4096)
 def quote(passage: str) -> str | None:
     """`passage` without its sub-heading and words of Appendix B, or None if it does not work as an answer."""
-    text = _SUB_HEADING.sub("", " ".join(passage.split())).rstrip(".,; ")
-    text = leave_out_changes(text)
+    text = _use_heading(" ".join(passage.split()).rstrip(".,; "))
+    whole, text = text, leave_out_changes(text)
     words = re.findall(r"[\w'-]+", text)
     if not 2 <= len(words) <= LONGEST_QUOTE or words[0] in _FIRST | _PRONOUNS or words[-1].lower() in _LAST:
         return None
@@ -78,7 +85,24 @@ def quote(passage: str) -> str | None:
         text = text.lower()
     if len(words) > 3 and all(word.istitle() for word in words if word.isalpha()):
         return None  # A Clause Typed Like This
-    return None if _BAD_WORDS.search(text) or _SUBJECT_LOST.search(text) or lint(text) else text
+    is_garbled = text != whole and _SUBJECT_LOST.search(text)
+    return None if is_garbled or _REFERENCE.search(text) or _BAD_WORDS.search(text) or lint(text) else text
+
+
+def narrow(clause: str, span: tuple[int, int]) -> str:
+    """The part of a clause with the finding at `span`, between the conjunctions and commas around it."""
+    start = max((found.end() for found in _PART.finditer(clause, 0, span[0])), default=0)
+    end = _PART.search(clause, span[1])
+    return clause[start : end.start() if end else None]
+
+
+def _use_heading(text: str) -> str:
+    """`text` with its sub-heading in lower case if that is the subject of words without a verb, else without it."""
+    heading = _SUB_HEADING.match(text)
+    rest = text[heading.end() :] if heading else text
+    if not heading or not _SUBJECT.search(heading[1]) or is_sentence(rest):
+        return rest
+    return f"{heading[1].capitalize()}: {uncapitalise(rest)}"
 
 
 def is_sentence(text: str) -> bool:

@@ -49,7 +49,8 @@ _ALTERNATIVE_BEFORE = re.compile(r"\b(?:or|versus|vs\.?)(?: [\w-]+){0,2} $")
 REFERENCE = re.compile(
     r"\b(?:(?:that|those|the ones?|(?:an? )?[\w-]+ one) (?:on|at|in) (?:the )?(?:left|right)"
     r"(?: (?:side|(?:upper|mid|middle|lower) (?:lobe|lung|zone)|base|apex))?|"
-    r"(?:the )?(?:left|right)(?: one)?(?=,? (?:which )?(?:has|is|was|remains|appears)\b))"
+    r"(?:^|(?<=, )|(?<=and )|(?<=while ))(?:the )?(?:left|right)(?: one)?"
+    r"(?=,? (?:which )?(?:has|is|was|remains|appears)\b))"
     r"(?! (?:lung|heart|hemi|(?:is|remains|appears) (?:clear|normal|unremarkable|free|well)))"
 )
 

@@ -84,7 +84,7 @@ def _compile(kinds: tuple[str, ...]) -> tuple[tuple[CueRow, ...], re.Pattern[str
     parts = []
     for number, row in enumerate(rows):
         boundary = "" if row.text.startswith(("(?<", ",", "^")) else r"\b"
-        parts.append(f"(?P<c{number}>{boundary}(?:{row.text}))(?!\\w)")
+        parts.append(f"(?P<c{number}>{boundary}(?:{row.text}))(?!(?<=\\w)\\w)")
     return rows, re.compile("|".join(parts))
 
 

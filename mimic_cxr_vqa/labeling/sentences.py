@@ -9,14 +9,15 @@ import re
 
 # A full stop after these, or after a single letter ("p.m.", "L. lung"), does not end a sentence.
 _ABBREVIATIONS = re.compile(r"\b(?:dr|mr|mrs|ms|st|vs|approx|resp|ca|cf|fig|e\.g|i\.e|[a-z])$", re.IGNORECASE)
-_END = re.compile(r"[.!?]+(?=\s|$)|(?<=[a-z)])\.(?=[A-Z][a-z])")
+_END = re.compile(r"(?<=[^\s(,])[.!?]+(?=\s|$)|(?<=[a-z)])\.(?=[A-Z][a-z])")
 _LIST_NUMBER = re.compile(r"^\(?\d{1,2}[.)]\s+|^[-*•]\s+")
 
 LONGEST = 1000  # characters of a clause, which keeps the time linear
 
 _CONTRAST = re.compile(
     r"\s*;\s*|,?\s+(?:but|however(?!,\s+(?:is|are|was|were|has|have|remains?|appears?)\b)|whereas|although|though|yet|"
-    r"while|except(?: for| that)?|aside from|apart from)\b,?\s+(?!(?:is|are|has|have|still|now|remains?)\b|"
+    r"while|except(?: for| that)?|aside from|apart from)\b,?\s+"
+    r"(?!(?:is|are|has|have|still|now|remains?|(?:probably |likely |possibly )?not)\b|"
     r"(?:unchanged|stable|similar|improved|resolved)(?= (?:since|from|compared|as|to)\b|[,.]|$))",
     re.IGNORECASE,
 )

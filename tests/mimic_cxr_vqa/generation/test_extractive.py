@@ -205,6 +205,52 @@ def test_a_short_form_is_lossless_if_the_words_are_the_same(text: str, phrase: s
     assert is_lossless(phrase, mention) == is_kept
 
 
+@pytest.mark.parametrize(
+    ("text", "category", "said"),
+    [
+        ("No pneumothorax.", "Pneumothorax", "no pneumothorax"),
+        ("No focal consolidation, effusion or pneumothorax.", "Pneumothorax", "no pneumothorax"),
+        ("No definite effusion or pneumothorax.", "Pneumothorax", "there is no definite effusion or pneumothorax"),
+        ("No pneumothorax, although the supine view limits assessment.", "Pneumothorax",
+         "there is no pneumothorax, although the supine view limits assessment"),
+        ("No large effusions or pneumothorax.", "Pneumothorax", "there are no large effusions or pneumothorax"),
+        ("I do not see a definite pneumothorax.", "Pneumothorax", "there is no definite pneumothorax"),
+        ("No acute osseous abnormality.", "Fracture", "There is no acute osseous abnormality"),
+    ],
+)  # fmt: skip
+def test_a_denial_keeps_what_limits_it(text: str, category: str, said: str) -> None:
+    for number, question in enumerate(QUESTIONS[category]):
+        found = answer(category, question, text, number)
+        assert said.lower() in found.lower()
+        assert ("although" in found, "definite" in found) == ("although" in text, "definite" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("HEART: Mildly enlarged.", "Heart: mildly enlarged"),  # the heading is the subject
+        ("HEART: The heart is mildly enlarged.", "The heart is mildly enlarged"),
+        ("TUBES AND LINES: Right PICC, tip in the SVC.", "Right PICC, tip in the SVC"),
+        ("As compared to the film of last night, there is a right effusion.", "there is a right effusion"),
+    ],
+)
+def test_a_heading_is_kept_where_it_is_the_subject(text: str, quoted: str) -> None:
+    assert quote(text) == quoted
+
+
+def test_the_part_with_the_finding_is_quoted_if_the_sentence_cannot_be() -> None:
+    text = "The right effusion has decreased, with a small amount remaining, and the left lung is clear."
+    assert answer("Pleural Effusion", "Is Pleural Effusion present?", text) == "Yes, the right effusion has decreased."
+    # the denial is in another part, so this part would affirm what is denied
+    text = "There is no edema, and as described in the report, effusion, persisting."
+    assert not answer("Pleural Effusion", "Is Pleural Effusion present?", text).startswith("Yes")
+
+
+def test_a_side_refers_to_a_finding_only_where_a_clause_begins() -> None:
+    found = answer("Pleural Effusion", "Is Pleural Effusion present?", "No effusion. Traction to the right is chronic.")
+    assert found.startswith("No, ")
+
+
 def test_a_sentence_with_an_exception_is_quoted_with_it() -> None:
     text = "The lungs are clear except for a small opacity in the left base."
     said = answer("Consolidation", "Is Consolidation observed?", text)
