@@ -45,7 +45,7 @@ _DOUBTED_QUOTE = ("it is uncertain: {0}", "possibly; {0}")
 _LIKELY = re.compile(
     r"(?<!less )(?<!more )\b(?:likely|probabl[ey]|presum\w+|favor\w*|suggest\w*|most (?:consistent|compatible))\b"
 )
-_WEAKER = re.compile(r"\b(?:less likely|possibl[ey]|may|might|could|cannot|versus|vs)\b")
+_WEAKER = re.compile(r"\b(?:less likely|rather than|possibl[ey]|may|might|could|cannot|versus|vs)\b")
 _LIKELY_BEHIND = re.compile(r" (?:is|are) (?:likely|probabl[ey])\b")
 _HEDGED = re.compile(r"(?:[a-z ]+: )?(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
 _NORMAL_CHEST = (
@@ -53,7 +53,15 @@ _NORMAL_CHEST = (
     "the radiograph shows no abnormal findings",
     "no abnormal findings are seen in the radiograph",
 )
+_ORDINARY_WORDS = """normal normally clear unremarkable negative unchanged stable intact within no not none nor without
+views? compar\\w+ portable supine upright well sharp free preserved midline appropriate expected technique rotat\\w+
+obtained evaluat\\w+ exam\\w* study studies radiograph\\w* films? images? imaged limited expanded symmetric\\w* aerated
+adequate inspiration grossly maintained satisfactory patient pa ap x{3,} _{2,}"""
+_ORDINARY = re.compile(rf"\b(?:{'|'.join(_ORDINARY_WORDS.split())})\b", re.IGNORECASE)
 _HEART = {POSITIVE: "the heart is enlarged in the radiograph", UNCERTAIN: "enlargement of the heart is possible"}
+_UNKNOWN_SIZE = re.compile(
+    r"\b(?:likely|probably|possibly|obscured|assess\w*|evaluat\w*|difficult|cannot|not well)\b", re.IGNORECASE
+)
 _NO_HEART = "no enlargement of the heart is seen in the radiograph"
 
 
@@ -111,9 +119,9 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
     if category == HEART:
         return _heart_answer(analysis, request.question, qa_id)
     found = analysis.polarity(category)
-    if category == "Pleural Other" and found != POSITIVE:
-        # its questions ask for any pleural abnormality, which includes an effusion or a pneumothorax
-        known = {analysis.polarity(name): name for name in ("Pneumothorax", "Pleural Effusion", "Pleural Other")}
+    known = {analysis.polarity(name): name for name in reversed(_PARTS.get(category, ()))}
+    if category == "Pleural Other" and found != POSITIVE:  # its questions ask for any pleural abnormality
+        known[found] = category
         allowed = (POSITIVE, UNCERTAIN) if found != NEGATIVE else (POSITIVE,)
         found = next((value for value in allowed if value in known), found)
         category = known.get(found, category)
@@ -128,7 +136,20 @@ def answer_from(analysis: Analysis, request: AnswerRequest) -> str:
     if found == NOT_MENTIONED and analyse(request.impression or "").polarity(category) in (POSITIVE, UNCERTAIN):
         name = with_article(CATEGORY_NAMES[category], CATEGORY_NAMES[category])
         return _join("", [_fill(_choose(qa_id, _DOUBTED), name)])
+    if category == "Cardiomegaly" and found == NOT_MENTIONED and (unknown := _unknown_heart(analysis)):
+        return _join("", unknown)
+    if found == NOT_MENTIONED and (part := known.get(POSITIVE) or known.get(UNCERTAIN)):
+        doubtful = analysis.of(part, UNCERTAIN)
+        stated = _affirmed(analysis.of(part, POSITIVE), qa_id) or (_doubted(doubtful, qa_id) if doubtful else [])
+        return _join("", [*stated, _fill(_choose(qa_id, _DENIED), f"other {CATEGORY_NAMES[category]}")])
     return _denied(analysis, category, closed, qa_id)
+
+
+_PARTS = {  # the findings that a category includes, as in CheXpert's hierarchy, the most specific first
+    "Lung Opacity": ("Pneumonia", "Lung Lesion", "Edema", "Atelectasis"),
+    "Enlarged Cardiomediastinum": ("Cardiomegaly",),
+    "Pleural Other": ("Pleural Effusion", "Pneumothorax"),
+}
 
 
 def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
@@ -142,17 +163,29 @@ def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
             m for m in doubtful if not m.elsewhere and not {m.clause, m.category, noun_phrase(m) or m.clause} & said
         ]
         more = _statements(rest, _DOUBTED, qa_id)
-        return _join(yes, [*_affirmed(certain, qa_id), *more] or ["the radiograph shows abnormal findings"])
+        shown = [*_affirmed(certain, qa_id), *more, *_unread(analysis)]
+        return _join(yes, shown or ["the radiograph shows abnormal findings"])
     if certain or doubtful:
         return _join("", _doubted(doubtful, qa_id) or ["an abnormality is possible in the radiograph"])
-    if devices := _affirmed(analysis.of(DEVICES, POSITIVE), qa_id):
+    devices = _affirmed(analysis.of(DEVICES, POSITIVE), qa_id)
+    if others := _unread(analysis):
+        return _join("", [*others, "no other abnormality is seen in the radiograph", *devices])
+    if devices:
         return _join(no, ["no abnormality is seen in the radiograph apart from support devices", *devices])
     return _join(no, [_choose(qa_id, _NORMAL_CHEST)])
+
+
+def _unread(analysis: Analysis) -> list[str]:
+    """Sentences without a known finding that do not describe something normal ("A bullet projects over the neck")."""
+    texts = (quote(text) for text in analysis.unread if not _ORDINARY.search(text) and len(text.split()) > 2)
+    return [uncapitalise(text) for text in texts if text]
 
 
 def _heart_answer(analysis: Analysis, question: str, qa_id: str) -> str:
     """The size of the heart. If the report does not mention it, the heart is not enlarged."""
     mentions = analysis.mentions.get("Cardiomegaly", ())
+    if not mentions and (unknown := _unknown_heart(analysis)):
+        return _join("", unknown)
     found = analysis.polarity("Cardiomegaly")
     if found == POSITIVE and all(m.elsewhere for m in mentions if m.polarity == POSITIVE):
         found = UNCERTAIN
@@ -167,6 +200,11 @@ def _heart_answer(analysis: Analysis, question: str, qa_id: str) -> str:
     return _join("Yes, " if (found == POSITIVE) != asks_normal(question) else "No, ", statements)
 
 
+def _unknown_heart(analysis: Analysis) -> list[str]:
+    """What the report states of a heart whose size it cannot tell ("is difficult to assess", "is probably normal")."""
+    return _quotes(m for m in analysis.mentions.get(HEART, ()) if _UNKNOWN_SIZE.search(m.clause))
+
+
 def _affirmed(mentions: Iterable[Mention], qa_id: str) -> list[str]:
     """Statements of what this image shows, in the order of the report."""
     return _statements([m for m in mentions if not m.elsewhere], _SHOWN, qa_id)
@@ -179,6 +217,8 @@ def _doubted(mentions: Sequence[Mention], qa_id: str) -> list[str]:
     first, *rest = quoted
     if _HEDGED.match(first):
         return [*quoted]
+    if quoted[first].is_sign and not quoted[first].is_doubted:
+        return [*quoted]  # "mild fluid overload"
     lead = "probably: {0}" if _is_likely(quoted[first]) else _choose(qa_id, _DOUBTED_QUOTE)
     return [lead.format(first), *rest]
 
@@ -192,19 +232,31 @@ def _is_likely(mention: Mention) -> bool:
 
 def _denied(analysis: Analysis, category: str, closed: bool, qa_id: str) -> str:
     no = "No, " if closed else ""
+    for part in (category, *_PARTS[category]) if category == "Pleural Other" else (category,):
+        if limited := _limited_denial(analysis, part):
+            return _join(no, [limited])
+        if part != category and any(m.fields.size for m in analysis.of(part, NEGATIVE)):
+            return _denied(analysis, part, closed, qa_id)  # "no large effusion"
     mentions = analysis.of(category, NEGATIVE)
     named = next((m for m in mentions if m.named and not m.elsewhere), None)
     if named is None:
         plain = CATEGORY_NAMES[category] + ("s" if category == DEVICES else "")
         return _join(no, [_fill(_choose(qa_id, _DENIED), plain), *_quotes(mentions[:1], _deny)])
-    name, text = noun_phrase(named, article=False), _quote(named)
-    others = [m for found in analysis.mentions.values() for m in found if m.clause == named.clause and m != named]
-    if text and (is_sentence(text) or not (name and is_lossless(name, named, others))):
-        return _join(no, [_deny(text)])
-    phrase = name or CATEGORY_NAMES[category]
+    phrase = noun_phrase(named, article=False) or CATEGORY_NAMES[category]
     if change := _NO_NEW.search(named.clause[: named.span[0]]):
         phrase = f"{change[1].lower()} {phrase}"
     return _join(no, [_fill(_choose(qa_id, _DENIED), phrase)])
+
+
+def _limited_denial(analysis: Analysis, category: str) -> str | None:
+    """The report's own denial of a category, if a short one would lose words of it ("no large effusion")."""
+    named = next((m for m in analysis.of(category, NEGATIVE) if m.named and not m.elsewhere), None)
+    if named is None or not (text := _quote(named)):
+        return None
+    name = noun_phrase(named, article=False)
+    others = [m for found in analysis.mentions.values() for m in found if m.clause == named.clause and m != named]
+    is_short = name and not is_sentence(text) and is_lossless(name, named, others)
+    return None if is_short else _deny(text)
 
 
 def _deny(text: str) -> str:

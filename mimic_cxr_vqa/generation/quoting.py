@@ -53,13 +53,14 @@ _SUBJECT_LOST = re.compile(
     r"\b(?:is|are|appears?) normal limits\b|\bseen(?:, (?:now|then)\b(?! with\b)| as has\b)|"
     r"\b(?:no|the|an?|of|with|in|or|to) (?:of|is|are|has|have|and|or|appears?|but|appeared)\b|"
     r"\b(?:is|are) (?:is|are|of|the|and|or|may)\b|\b(?:but|and) (?:in|than)\b|"
-    r"\b(?:radiograph|study|examination|which) (?:is|are) seen\b|^(?!.*(?:er|less|more)\b.* than\b).* than\b|"
+    r"(?<!lateral )(?<!frontal )\b(?:radiograph|study|examination|which) (?:is|are) seen\b|"
+    r"^(?!.*(?:er|less|more)\b.* than\b).* than\b|"
     r"\bthere (?:is|are) (?:of|in|and|with|not|seen)\b",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\b(?:there|their)\b(?! (?:is|are|appears?|may|has|have|does|can))", re.IGNORECASE)
 _PART = re.compile(
-    r",? (?:and|while|whereas|but) (?=(?:the|there|an?|no|on) )|, (?:with |leaving |as |which |described )|; "
+    r",? (?:and|while|whereas|but) (?=(?:the|there|an?|no|on) )|, (?:with |leaving |as |which |where |described )|; "
 )
 
 

@@ -134,15 +134,19 @@ class ClauseReader:
             if cue.row.kind in ("end", "change") or self._is_new_item(cue.end, start):
                 break
             if cue.is_kind("denial", "before"):
-                return NEGATIVE
+                is_weighed = cue.row.text.startswith("rather") and self._is_doubted_before(cue.start)
+                return UNCERTAIN if is_weighed else NEGATIVE  # "likely a skin fold rather than a pneumothorax"
             if cue.is_kind("denial", "after") and ("no longer" in self.text[cue.start : cue.end] or not cue.start):
                 return NEGATIVE  # "no longer enlarged heart", "resolved pneumothorax"
             doubt = doubt or cue.is_kind("doubt", "before")
         return UNCERTAIN if doubt else POSITIVE
 
+    def _is_doubted_before(self, end: int) -> bool:
+        return any(cue.end <= end and cue.is_kind("doubt", "before") for cue in self.cues)
+
     def _read_after(self, end: int) -> str:
         """The polarity from the first cue after a finding, if it applies to the words before it."""
-        cue = next((cue for cue in self.cues if cue.start >= end), None)
+        cue = next((cue for cue in self.cues if cue.start >= end and cue.row.kind != "change"), None)
         if cue is None or cue.row.direction == "before" or cue.row.kind not in ("denial", "doubt"):
             return POSITIVE
         if any(end <= subject.start() < cue.start for subject in self.subjects):

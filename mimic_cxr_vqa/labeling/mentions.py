@@ -30,6 +30,10 @@ _NONE_LEFT = re.compile(
     r"\W*(?:(?:today|now|currently),? )?(?:none|nothing|"
     r"(?:it|this|that|they|these|both) (?:has|have|is|are) (?:\w+ )?(?:resolved|cleared|gone|disappeared))\b"
 )
+_MAY_BE_ELSE = re.compile(
+    r"\W*(?:it|this|that|these|which) (?:(?:may|might|could|likely|probably) )+(?:be|represents?|reflects?)\b.*"
+    r"\b(?:shadows?|artifacts?|summation|overlap\w*|folds?)\b"
+)
 _AIRSPACE = ("Lung Opacity", "Consolidation", "Pneumonia", "Atelectasis")
 _REST = re.compile(r"\b(?:remain(?:der|ing)|rest|otherwise|elsewhere)\b", re.IGNORECASE)
 _HEART_WORDS = re.compile(r"\bheart\b|\bcardi(?:ac|omegaly)\b|\bcardio-?mediastin", re.IGNORECASE)
@@ -48,6 +52,7 @@ class Mention:
         study: where it was seen: `THIS_STUDY`, `EARLIER_STUDY` or `OTHER_MODALITY`.
         named: whether the finding is named, unlike in "the lungs are clear".
         is_sign: it is only suggested ("blunting of the costophrenic angle").
+        is_doubted: the report doubts the finding, or the sign of it.
         passages: the texts that may be quoted for it, the best first: its clause, and the sentence. The sentence comes
             first if its other clauses may be about this finding too ("..., although a skin fold is more likely").
     """
@@ -62,6 +67,7 @@ class Mention:
     study: str = THIS_STUDY
     named: bool = True
     is_sign: bool = False
+    is_doubted: bool = False
     passages: tuple[str, ...] = ()
 
     @property
@@ -72,10 +78,16 @@ class Mention:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All mentions in one text by category (and `OTHER_ABNORMALITY`), and its number of `sentences`."""
+    """All mentions in one text by category (and `OTHER_ABNORMALITY`).
+
+    Attributes:
+        sentences: the number of sentences.
+        unread: the sentences without a mention.
+    """
 
     mentions: dict[str, tuple[Mention, ...]]
     sentences: int
+    unread: tuple[str, ...] = ()
 
     def of(self, category: str, polarity: str) -> tuple[Mention, ...]:
         """The mentions of `category` with that polarity."""
@@ -123,14 +135,17 @@ def analyse(findings: str) -> Analysis:
             if not found and _NONE_LEFT.match(clause.lower()):  # "today none remains"
                 gone = [replace(m, polarity=NEGATIVE, status="resolved", study=THIS_STUDY) for m in before]
                 found = [replace(m, fields=replace(m.fields, size=None)) for m in gone]
+            if not found and _MAY_BE_ELSE.match(clause.lower()):  # "it may represent a nipple shadow"
+                read = [replace(m, polarity=UNCERTAIN) if m in before and m.polarity == POSITIVE else m for m in read]
             read += found
             before = found
         named = {mention.category for mention in read if mention.named and not mention.is_sign}
+        signs = {mention.category for mention in read if mention.is_sign}
         is_one = len({mention.clause for mention in read}) == 1
         for mention in read:
             is_placed = mention.fields.sides or mention.fields.sites or mention.polarity != UNCERTAIN
             is_reference = REFERENCE.fullmatch(mention.clause.lower(), *mention.span)
-            is_part = not mention.named or is_placed and not (is_one or is_reference)
+            is_part = not mention.named or is_placed and not (is_one or is_reference or mention.category in signs)
             passages = (mention.clause, sentence) if is_part else (sentence, mention.clause)
             mention = replace(mention, passages=(sentence,) if _EXCEPTION.search(sentence) else passages)
             if not (mention.is_sign and mention.category in named):  # "congestion without edema"
@@ -139,7 +154,9 @@ def analyse(findings: str) -> Analysis:
         for category in _AIRSPACE:  # "the rest of the lungs is clear" does not tell what a named opacity is
             kept = [m for m in mentions.get(category, ()) if m.named or not _REST.search(m.clause)]
             mentions[category] = kept
-    return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences))
+    read_sentences = {mention.sentence for found in mentions.values() for mention in found}
+    unread = tuple(sentence for number, sentence in enumerate(sentences) if number not in read_sentences)
+    return Analysis({category: tuple(found) for category, found in mentions.items()}, len(sentences), unread)
 
 
 def _clause_mentions(clause: str, number: int, before: set[str]) -> Iterator[Mention]:
@@ -158,9 +175,11 @@ def _clause_mentions(clause: str, number: int, before: set[str]) -> Iterator[Men
         if one.category != OTHER_ABNORMALITY and reader.is_past(one.reach[0]):
             continue
         polarity = reader.read_polarity(*one.reach)
+        is_doubted = polarity == UNCERTAIN
         if polarity == POSITIVE and (one.is_sign or (reader.study != THIS_STUDY and one.category != DEVICES)):
             polarity = UNCERTAIN
         new = replace(base, category=one.category, polarity=polarity, span=one.reach, is_sign=one.is_sign)
+        new = replace(new, is_doubted=is_doubted)
         new = replace(new, status=reader.status.read(one, polarity))
         stated = [new]
         if polarity == NEGATIVE and reader.study != THIS_STUDY and reader.is_denied_after(one.reach[1]):

@@ -246,6 +246,49 @@ def test_the_part_with_the_finding_is_quoted_if_the_sentence_cannot_be() -> None
     assert not answer("Pleural Effusion", "Is Pleural Effusion present?", text).startswith("Yes")
 
 
+@pytest.mark.parametrize(
+    ("text", "category", "said"),
+    [
+        # the place of a change is not the place of the finding
+        ("Bibasilar atelectasis has improved on the right only.", "Atelectasis", "bibasilar atelectasis is seen."),
+        ("Edema is improving, more in the left than in the right lung.", "Edema", "edema is seen."),
+        ("Opacities have worsened, particularly in the left lung.", "Lung Opacity", "opacities are seen."),
+        ("Opacities in the left lung have worsened.", "Lung Opacity", "opacities in the left lung are seen."),
+        ("The opacity is unchanged in the left lung.", "Lung Opacity", "the opacity is seen in the left lung."),
+    ],
+)
+def test_a_side_of_a_change_is_left_out_with_the_change(text: str, category: str, said: str) -> None:
+    found = answer(category, f"Is {category} present?", text).lower()
+    assert ("left" in found) == ("left" in said) and "right" not in found
+    assert said.split(" is ")[0].split(" are ")[0] in found
+
+
+def test_abnormalities_that_no_table_knows_are_quoted_as_findings() -> None:
+    text = "PA and lateral views. The lungs are clear. A bullet fragment projects over the left scapula."
+    found = answer("No Finding", "Are there any findings?", text)
+    assert found == (
+        "A bullet fragment projects over the left scapula. No other abnormality is seen in the radiograph."
+    )
+    found = answer("No Finding", "Are there any findings?", f"{text} There is a small effusion.")
+    assert "Yes" in found and "small effusion" in found and "bullet" in found
+    ordinary = "PA and lateral views of the chest. The lungs are clear. The study is limited by rotation."
+    assert answer("No Finding", "Are there any findings?", ordinary).startswith("No, ")
+
+
+def test_a_part_of_a_category_is_stated_before_other_parts_are_denied() -> None:
+    found = answer("Enlarged Cardiomediastinum", "Is the mediastinum enlarged?", "The heart is mildly enlarged.")
+    assert found.startswith("The heart is mildly enlarged. ") and "no other cardiomediastinal enlargement" in found
+    assert answer("Pleural Other", "Is there any pleural abnormality?", "No large effusion.").endswith(
+        "large effusion."
+    )
+
+
+@pytest.mark.parametrize("text", ["Heart size is difficult to assess.", "The heart is probably normal in size."])
+def test_a_heart_of_unknown_size_is_neither_normal_nor_enlarged(text: str) -> None:
+    assert answer("Heart", "Is the heart size normal?", text) == text
+    assert answer("Cardiomegaly", "Is Cardiomegaly present?", text) == text
+
+
 def test_a_side_refers_to_a_finding_only_where_a_clause_begins() -> None:
     found = answer("Pleural Effusion", "Is Pleural Effusion present?", "No effusion. Traction to the right is chronic.")
     assert found.startswith("No, ")
