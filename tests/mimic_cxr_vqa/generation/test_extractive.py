@@ -278,9 +278,7 @@ def test_abnormalities_that_no_table_knows_are_quoted_as_findings() -> None:
 def test_a_part_of_a_category_is_stated_before_other_parts_are_denied() -> None:
     found = answer("Enlarged Cardiomediastinum", "Is the mediastinum enlarged?", "The heart is mildly enlarged.")
     assert found.startswith("The heart is mildly enlarged. ") and "no other cardiomediastinal enlargement" in found
-    assert answer("Pleural Other", "Is there any pleural abnormality?", "No large effusion.").endswith(
-        "large effusion."
-    )
+    assert "no large" in answer("Pleural Other", "Is there any pleural abnormality?", "No large effusion.")
 
 
 @pytest.mark.parametrize("text", ["Heart size is difficult to assess.", "The heart is probably normal in size."])
