@@ -55,7 +55,7 @@ _NORMAL_CHEST = (
 )
 _ORDINARY_WORDS = """normal normally clear unremarkable negative unchanged stable intact within no not none nor without
 views? compar\\w+ portable supine upright well sharp free preserved midline appropriate expected technique rotat\\w+
-obtained evaluat\\w+ exam\\w* study studies radiograph\\w* films? images? imaged limited expanded symmetric\\w* aerated
+obtained evaluat\\w+ exam\\w* study studies radiograph\\w* films? images? limited expanded symmetric\\w* aerated
 adequate inspiration grossly maintained satisfactory patient pa ap x{3,} _{2,}"""
 _ORDINARY = re.compile(rf"\b(?:{'|'.join(_ORDINARY_WORDS.split())})\b", re.IGNORECASE)
 _HEART = {POSITIVE: "the heart is enlarged in the radiograph", UNCERTAIN: "enlargement of the heart is possible"}

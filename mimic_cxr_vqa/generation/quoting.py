@@ -27,7 +27,7 @@ _FIRST_WORDS = """this these those it its they their which that who with without
 due secondary including also such given can may might could would should is are was were has have had be been being
 where same consistent compatible suggesting suggestive representing reflecting concerning measuring then so"""
 _LAST_WORDS = """of the a an with in to on at by from is are for and or as than appear appears be been has have which
-that may no not nor near over into likely most possibly since compatible consistent versus vs within without both
+that may no not nor near over into likely most possibly since compatible consistent versus vs within without
 either but although this these its their suggesting representing measuring
 approximately about between under through also then"""
 _FIRST, _LAST = frozenset(_FIRST_WORDS.split()), frozenset(_LAST_WORDS.split())
