@@ -45,7 +45,7 @@ _DOUBTED_QUOTE = ("it is uncertain: {0}", "possibly; {0}")
 _LIKELY = re.compile(
     r"(?<!less )(?<!more )\b(?:likely|probabl[ey]|presum\w+|favor\w*|suggest\w*|most (?:consistent|compatible))\b"
 )
-_WEAKER = re.compile(r"\b(?:less likely|rather than|possibl[ey]|may|might|could|cannot|versus|vs)\b")
+_WEAKER = re.compile(r"\b(?:less likely|rather than|over|possibl[ey]|may|might|could|cannot|versus|vs)\b")
 _LIKELY_BEHIND = re.compile(r" (?:is|are) (?:likely|probabl[ey])\b")
 _HEDGED = re.compile(r"(?:[a-z ]+: )?(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
 _NORMAL_CHEST = (
@@ -53,11 +53,18 @@ _NORMAL_CHEST = (
     "the radiograph shows no abnormal findings",
     "no abnormal findings are seen in the radiograph",
 )
+# A sentence with one of these describes something normal, the technique, or what should be done.
 _ORDINARY_WORDS = """normal normally clear unremarkable negative unchanged stable intact within no not none nor without
-views? compar\\w+ portable supine upright well sharp free preserved midline appropriate expected technique rotat\\w+
-obtained evaluat\\w+ exam\\w* study studies radiograph\\w* films? images? limited expanded symmetric\\w* aerated
-adequate inspiration grossly maintained satisfactory patient pa ap x{3,} _{2,}"""
-_ORDINARY = re.compile(rf"\b(?:{'|'.join(_ORDINARY_WORDS.split())})\b", re.IGNORECASE)
+compar\\w+ portable supine upright well sharp free preserved midline appropriate expected technique rotat\\w+
+evaluat\\w+ obtained limited expanded symmetric\\w* aerated adequate inspiration grossly maintained satisfactory pa ap
+x{3,} _{2,} recommend\\w* correlat\\w+ discuss\\w+ notified paged telephone\\w* follow\\w* suggested should please
+history"""
+_ORDINARY = re.compile(
+    rf"\b(?:{'|'.join(_ORDINARY_WORDS.split())})\b|"
+    r"^\W*(?:(?:an?|the|this|single|two|frontal|lateral|and|chest) )*"
+    r"(?:radiographs?|films?|views?|study|exam\w*|images?)\b",
+    re.IGNORECASE,
+)
 _HEART = {POSITIVE: "the heart is enlarged in the radiograph", UNCERTAIN: "enlargement of the heart is possible"}
 _UNKNOWN_SIZE = re.compile(
     r"\b(?:likely|probably|possibly|obscured|assess\w*|evaluat\w*|difficult|cannot|not well)\b", re.IGNORECASE
@@ -170,15 +177,21 @@ def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
     devices = _affirmed(analysis.of(DEVICES, POSITIVE), qa_id)
     if others := _unread(analysis):
         return _join("", [*others, "no other abnormality is seen in the radiograph", *devices])
+    if _unknown(analysis):
+        return _join("", ["an abnormality is possible in the radiograph", *devices])
     if devices:
         return _join(no, ["no abnormality is seen in the radiograph apart from support devices", *devices])
     return _join(no, [_choose(qa_id, _NORMAL_CHEST)])
 
 
-def _unread(analysis: Analysis) -> list[str]:
+def _unknown(analysis: Analysis) -> list[str]:
     """Sentences without a known finding that do not describe something normal ("A bullet projects over the neck")."""
-    texts = (quote(text) for text in analysis.unread if not _ORDINARY.search(text) and len(text.split()) > 2)
-    return [uncapitalise(text) for text in texts if text]
+    return [text for text in analysis.unread if not _ORDINARY.search(text) and len(text.split()) > 2]
+
+
+def _unread(analysis: Analysis) -> list[str]:
+    """Quotes of these sentences."""
+    return [uncapitalise(text) for text in map(quote, _unknown(analysis)) if text]
 
 
 def _heart_answer(analysis: Analysis, question: str, qa_id: str) -> str:
@@ -275,7 +288,7 @@ def _quote(mention: Mention) -> str | None:
     if mention.elsewhere:
         return None
     quoted = next((text for passage in mention.passages if (text := quote(passage))), None)
-    if quoted is None and mention.named:
+    if quoted is None and mention.named and mention.clause in mention.passages:
         part = narrow(mention.clause, mention.span)
         alike = analyse(part).of(mention.category, mention.polarity)
         quoted = quote(part) if any(m.fields == mention.fields for m in alike) else None

@@ -142,10 +142,12 @@ def analyse(findings: str) -> Analysis:
         named = {mention.category for mention in read if mention.named and not mention.is_sign}
         signs = {mention.category for mention in read if mention.is_sign}
         is_one = len({mention.clause for mention in read}) == 1
+        is_doubtful = any(mention.polarity == UNCERTAIN for mention in read)
         for mention in read:
             is_placed = mention.fields.sides or mention.fields.sites or mention.polarity != UNCERTAIN
             is_reference = REFERENCE.fullmatch(mention.clause.lower(), *mention.span)
-            is_part = not mention.named or is_placed and not (is_one or is_reference or mention.category in signs)
+            is_limited = mention.category in signs or mention.polarity == NEGATIVE and is_doubtful
+            is_part = not mention.named or is_placed and not (is_one or is_reference or is_limited)
             passages = (mention.clause, sentence) if is_part else (sentence, mention.clause)
             mention = replace(mention, passages=(sentence,) if _EXCEPTION.search(sentence) else passages)
             if not (mention.is_sign and mention.category in named):  # "congestion without edema"

@@ -292,12 +292,13 @@ def test_an_export_has_at_least_the_class_of_its_source(exported):
 # ------------------------------------------------------------------------------------------------ plain load_dataset
 
 PLAIN = """
-import sys
+import os, sys
 from datasets import load_dataset
 folder, streaming, config = sys.argv[1], sys.argv[2] == "streaming", sys.argv[3]
 rows = load_dataset(folder, config, split="train", streaming=streaming)
 studies = [row["study_id"] for row in rows]
-print(studies[0], len(studies))
+print(studies[0], len(studies), flush=True)
+os._exit(0)  # threads of pyarrow can abort a busy interpreter while it ends
 """
 
 
