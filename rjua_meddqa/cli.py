@@ -28,7 +28,7 @@ Class = Annotated[
     Governance | None,
     typer.Option(
         help="Governance class of the images. Default: that of their data folder (synthetic or released reports), "
-        "else credentialed."
+        "else credentialed. It can only be made stricter."
     ),
 ]
 
@@ -47,9 +47,9 @@ def ocr(
 ) -> None:
     """Run OCR on report images and write boxes in pixels of the originals. Run it again to resume."""
     from rjua_meddqa.commands.reading import read_images
-    from rjua_meddqa.data_folder import find_class
+    from rjua_meddqa.data_folder import choose_class
 
-    _echo_lines(read_images(images, out, workers, governance or find_class(images)))
+    _echo_lines(read_images(images, out, workers, choose_class(images, governance)))
 
 
 @app.command()
@@ -75,7 +75,7 @@ def esra(
 ) -> None:
     """Restore report images to structured text (paper, Section 4.1)."""
     from rjua_meddqa.commands.reading import print_boxes, print_image, restore_images
-    from rjua_meddqa.data_folder import find_class
+    from rjua_meddqa.data_folder import choose_class
 
     if (images is None) == (boxes is None):
         raise ConfigError("Pass either --images or --boxes.")
@@ -85,7 +85,7 @@ def esra(
     if boxes is not None:
         typer.echo(print_boxes(boxes, parameters))
     elif out is not None and images is not None:
-        _echo_lines(restore_images(images, out, workers, governance or find_class(images), parameters))
+        _echo_lines(restore_images(images, out, workers, choose_class(images, governance), parameters))
     else:
         assert images is not None  # checked above
         typer.echo(print_image(images, parameters))
@@ -105,9 +105,9 @@ def quality(
 ) -> None:
     """Classify photos as high or low quality, with the reason (paper, Appendix B)."""
     from rjua_meddqa.commands.reading import judge_images
-    from rjua_meddqa.data_folder import find_class
+    from rjua_meddqa.data_folder import choose_class
 
-    _echo_lines(judge_images(images, out, workers, governance or find_class(images), annotations))
+    _echo_lines(judge_images(images, out, workers, choose_class(images, governance), annotations))
 
 
 @app.command()

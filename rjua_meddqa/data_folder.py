@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medvqa_core.errors import InputError, OutputError
+from medvqa_core.errors import GovernanceError, InputError, OutputError
 from medvqa_core.files import MANIFEST, join_under
 from medvqa_core.governance import Governance, check_not_lowered
 from medvqa_core.json_files import find_manifest, write_manifest
@@ -121,6 +121,21 @@ def find_class(images: Path) -> Governance:
             if found.manifest or is_release:
                 return found.governance
     return Governance.CREDENTIALED
+
+
+def choose_class(images: Path, stated: Governance | None) -> Governance:
+    """`stated`, or the class of the images if it is None.
+
+    Raises:
+        GovernanceError: `stated` is weaker than the class of the images.
+    """
+    found = find_class(images)
+    if stated is not None and stated.level < found.level:
+        raise GovernanceError(
+            f"--governance {stated}: the images in {images} are {found}. Pass {found} or a stricter class. To share "
+            f"images of your own, put them into a data folder whose manifest declares their class"
+        )
+    return stated or found
 
 
 def find_image(roots: tuple[Path, ...], relative: str, where: str) -> Path | None:

@@ -15,7 +15,7 @@ LONGEST_QUOTE = 70  # words
 _SUB_HEADING = re.compile(r"^([A-Z][A-Z ,/&()-]{2,60}):\s*")  # "LUNGS: The lungs are clear"
 # Such a heading is the subject of words without a verb: "HEART: Mildly enlarged".
 _SUBJECT = re.compile(
-    r"heart|cardi|lung|pleura|mediastin|hil|aorta|bone|osseous|soft tissue|vascul|lateral", re.IGNORECASE
+    r"heart|cardi|lung|pleura|mediastin|hil|aorta|bone|osseous|soft tissue|vascul", re.IGNORECASE
 )
 _UNKNOWN = re.compile(r"x{3,}|_{2,}", re.IGNORECASE)
 _PROPER_NAMES = frozenset(
@@ -36,7 +36,7 @@ _FINITE = re.compile(
     r"\b(?:is|are|has|have|appears?|shows?|demonstrates?|projects?|overl(?:ies|ie|ays?)|terminates?|measures?|lies?|"
     r"suggests?|represents?|may|might|could|can|cannot|extends?|obscures?|reveals?|contains?|overlaps?|does|do|"
     r"enters?|ends?|seems?|occup(?:y|ies)|resides?|reaches|traverses?|crosses|involves?|causes?|raises?|abuts?|"
-    r"exceeds?|indicates?|reflects?|lacks?)\b"
+    r"exceeds?|indicates?|reflects?|lacks?|blunts?)\b"
 )
 _BAD_WORDS = re.compile(
     # advice, history and other studies

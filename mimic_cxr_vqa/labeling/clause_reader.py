@@ -142,7 +142,7 @@ class ClauseReader:
         return UNCERTAIN if doubt else POSITIVE
 
     def _is_doubted_before(self, end: int) -> bool:
-        return any(cue.end <= end and cue.is_kind("doubt", "before") for cue in self.cues)
+        return any(cue.end <= end and cue.row.kind == "doubt" for cue in self.cues)
 
     def _read_after(self, end: int) -> str:
         """The polarity from the first cue after a finding, if it applies to the words before it."""

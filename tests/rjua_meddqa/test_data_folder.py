@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from medvqa_core.errors import GovernanceError
 from medvqa_core.governance import Governance
-from rjua_meddqa.data_folder import SAMPLE_DIR, find_class
+from rjua_meddqa.data_folder import SAMPLE_DIR, choose_class, find_class
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,12 @@ def test_other_folders_beside_a_manifest_do_not_have_its_class(tmp_path: Path) -
     (tmp_path / "manifest.json").write_text('{"kind": "meddqa", "governance": "open"}')
     (tmp_path / "photos").mkdir()
     assert find_class(tmp_path / "photos") is Governance.CREDENTIALED
+
+
+def test_the_class_of_images_can_only_be_raised(tmp_path):
+    (tmp_path / "photos").mkdir()
+    assert choose_class(tmp_path / "photos", None) is Governance.CREDENTIALED
+    assert choose_class(SAMPLE_DIR / "images", Governance.CREDENTIALED) is Governance.CREDENTIALED
+    assert choose_class(SAMPLE_DIR / "images", Governance.OPEN) is Governance.OPEN
+    with pytest.raises(GovernanceError, match="--governance open: .*photos are credentialed"):
+        choose_class(tmp_path / "photos", Governance.OPEN)

@@ -236,7 +236,7 @@ export class Reports {
       return select(name.replace("_", " "), annotation[name], named.map((value) => [value, value || "choose"]), changed);
     });
     choices.forEach((label) => { label.querySelector("select").disabled = !canSave; });
-    this.saveButton = h("button", { type: "button", className: "primary", disabled: true, onclick: () => this.save() }, "Save (Ctrl+Enter)");
+    this.saveButton = h("button", { type: "button", className: "primary", disabled: !!report.version, onclick: () => this.save() }, "Save (Ctrl+Enter)");
     this.undoButton = h("button", { type: "button", disabled: true, title: "Put the removed row back (z)", onclick: () => this.undo() }, "Undo removal");
     this.saved = h("span", { className: "quiet-text", role: "status" }, report.version ? `version ${report.version}` : STATUS[report.status]);
     const marker = (mark, label) => h("button", { type: "button", title: label, "aria-pressed": String(report.mark === mark), onclick: () => this.setMark(mark) }, report.mark === mark ? mark : label);
@@ -271,7 +271,7 @@ export class Reports {
   }
 
   save() {
-    if (this.isChanged && this.about.saves !== null) return this.send({ annotation: this.collect(), boxes: this.corners });
+    if ((this.isChanged || !this.report.version) && this.about.saves !== null) return this.send({ annotation: this.collect(), boxes: this.corners }); // a draft may be right as it is
   }
 
   async setMark(mark) {
@@ -308,7 +308,7 @@ export class Reports {
       this.mark();
       return true;
     } catch (error) {
-      this.saveButton.disabled = !this.isChanged;
+      this.saveButton.disabled = !this.isChanged && !!this.report.version;
       if (error.status === 409 && path === this.shown) return this.merge(edit, path);
       say(error.message, true);
       return false;
