@@ -101,7 +101,7 @@ def _connect_server(
         if needs_word and not (options.i_run_this_server or (kept and kept.is_own(host, model))):
             raise GovernanceError(
                 f"these texts are credentialed, and a server at {host} could forward them. If it is yours and runs the "
-                "model on this machine, add --i-run-this-server (needed once per server and model)"
+                "model on this machine, add --i-run-this-server to this command"
             )
 
     check(model)

@@ -14,9 +14,7 @@ LONGEST_QUOTE = 70  # words
 
 _SUB_HEADING = re.compile(r"^([A-Z][A-Z ,/&()-]{2,60}):\s*")  # "LUNGS: The lungs are clear"
 # Such a heading is the subject of words without a verb: "HEART: Mildly enlarged".
-_SUBJECT = re.compile(
-    r"heart|cardi|lung|pleura|mediastin|hil|aorta|bone|osseous|soft tissue|vascul", re.IGNORECASE
-)
+_SUBJECT = re.compile(r"heart|cardi|lung|pleura|mediastin|hil|aorta|bone|osseous|soft tissue|vascul", re.IGNORECASE)
 _UNKNOWN = re.compile(r"x{3,}|_{2,}", re.IGNORECASE)
 _PROPER_NAMES = frozenset(
     {"Kerley", "Harrington", "Dobbhoff", "Hickman", "Bochdalek", "Morgagni", "Foley", "Swan-Ganz"}

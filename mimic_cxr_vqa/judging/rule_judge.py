@@ -215,9 +215,11 @@ def _judge_mentions(clause: Analysis, reading: _Reading) -> Iterable[str]:
         if category in (HEART, reading.category):
             continue
         found = reading.report.polarity(category)
+        same = clause.mentions.get(reading.category, ())
+        same += clause.mentions.get("Consolidation", ()) if category == "Lung Opacity" else ()
         for mention in mentions:
-            if any(_overlap(mention.span, asked.span) for asked in clause.mentions.get(reading.category, ())):
-                continue  # the same words name both, as a consolidation is an opacity
+            if any(_overlap(mention.span, asked.span) for asked in same):
+                continue  # the same words name both: "no consolidation" does not deny another opacity
             if mention.polarity == POSITIVE and found in (NEGATIVE, NOT_MENTIONED):
                 if reading.impression.polarity(category) not in (POSITIVE, UNCERTAIN):
                     yield GROUND
