@@ -6,13 +6,18 @@ fields if every expected mention is found with its sides, severity, count, statu
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mimic_cxr_vqa.generation.answer_request import AnswerRequest
+from mimic_cxr_vqa.generation.extractive import answer_from, is_closed
+from mimic_cxr_vqa.generation.lint import lint
 from mimic_cxr_vqa.labeling.fields import MEASURE
 from mimic_cxr_vqa.labeling.mentions import NEGATIVE, OTHER_ABNORMALITY, POSITIVE, UNCERTAIN, Mention, analyse
+from mimic_cxr_vqa.question_list import QUESTIONS
 from mimic_cxr_vqa.schema import HEART, NO_FINDING
 
 POLARITIES = {"present": POSITIVE, "absent": NEGATIVE, "uncertain": UNCERTAIN}
@@ -132,3 +137,14 @@ def test_a_reader_that_finds_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(globals(), "read_mentions", lambda text: [])
     assert count_right("hard")[0] <= 5
     assert count_right("a")[1] <= 20  # sentences that expect no mention
+
+
+ANSWERS = [line.split("\t") for line in Path(__file__).with_name("answers.tsv").read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(("category", "lead", "text"), ANSWERS)
+def test_answers_have_the_lead_that_judges_asked_for(category, lead, text):
+    question = next(question for question in QUESTIONS[category] if is_closed(question))
+    answer = answer_from(analyse(text), AnswerRequest("s1-x-1", 1, category, question, None, text))
+    assert {"Yes, ": "yes", "No, ": "no"}.get(re.match("(?:Yes, |No, )?", answer)[0], "open") == lead, answer
+    assert lint(answer) == [] or "no new" in answer
