@@ -15,6 +15,7 @@ from hashlib import blake2b
 from medvqa_core.llm.engines import Reply
 from mimic_cxr_vqa.generation.answer_request import AS_CONTEXT, AnswerRequest
 from mimic_cxr_vqa.generation.frames import CATEGORY_NAMES, be, is_lossless, noun_phrase, with_article
+from mimic_cxr_vqa.generation.lint import read_wording, read_words
 from mimic_cxr_vqa.generation.quoting import capitalise, is_sentence, leave_out_changes, narrow, quote, uncapitalise
 from mimic_cxr_vqa.labeling.mentions import (
     DEVICES,
@@ -32,43 +33,22 @@ from mimic_cxr_vqa.schema import CATEGORIES, HEART, NO_FINDING
 PROMPT_VERSION = "extractive-8"
 
 # {0} is the finding and {be} its verb.
-_SHOWN = ("{0} {be} seen in the radiograph", "the radiograph shows {0}", "the image shows {0}")
-_DENIED = (
-    "no {0} {be} seen in the radiograph",
-    "the radiograph shows no {0}",
-    "there {be} no {0} in the radiograph",
-    "the image shows no {0}",
+_SHOWN, _DENIED, _DOUBTED, _EXPECTED, _DOUBTED_QUOTE, _NORMAL_CHEST = (
+    tuple(text for text, _ in read_wording(level))
+    for level in ("shown", "denied", "doubted", "expected", "doubted quote", "normal chest")
 )
-_DOUBTED = ("{0} {be} possible but cannot be confirmed in the radiograph", "{0} {be} possible in the radiograph")
-_EXPECTED = ("{0} {be} likely in the radiograph",)
-_DOUBTED_QUOTE = ("it is uncertain: {0}", "possibly; {0}")
-_LIKELY = re.compile(
-    r"(?<!less )(?<!more )\b(?:likely|probabl[ey]|presum\w+|favor\w*|suggest\w*|most (?:consistent|compatible))\b"
-)
-_WEAKER = re.compile(r"\b(?:less likely|rather than|over|possibl[ey]|may|might|could|cannot|versus|vs)\b")
+_LIKELY, _WEAKER = (re.compile(read_wording(level)[0][1]) for level in ("likely", "weaker"))
 _LIKELY_BEHIND = re.compile(r" (?:is|are) (?:likely|probabl[ey])\b")
 _HEDGED = re.compile(r"(?:[a-z ]+: )?(?:an? )?(?:possibl[ey]|probabl[ey]|questionable|suspected|equivocal)\b")
-_NORMAL_CHEST = (
-    "no abnormality is seen in the radiograph",
-    "the radiograph shows no abnormal findings",
-    "no abnormal findings are seen in the radiograph",
-)
 # A sentence with one of these describes something normal, the technique, or what should be done.
-_ORDINARY_WORDS = """normal normally clear unremarkable negative unchanged stable intact within no not none nor without
-compar\\w+ portable supine upright well sharp free preserved midline appropriate expected technique rotat\\w+
-evaluat\\w+ obtained limited expanded symmetric\\w* aerated adequate inspiration grossly maintained satisfactory pa ap
-x{3,} _{2,} recommend\\w* correlat\\w+ discuss\\w+ notified paged telephone\\w* follow\\w* suggested should please
-history"""
 _ORDINARY = re.compile(
-    rf"\b(?:{'|'.join(_ORDINARY_WORDS.split())})\b|"
+    rf"\b(?:{'|'.join(read_words('ordinary words'))})\b|"
     r"^\W*(?:(?:an?|the|this|single|two|frontal|lateral|and|chest) )*"
     r"(?:radiographs?|films?|views?|study|exam\w*|images?)\b",
     re.IGNORECASE,
 )
 _HEART = {POSITIVE: "the heart is enlarged in the radiograph", UNCERTAIN: "enlargement of the heart is possible"}
-_UNKNOWN_SIZE = re.compile(
-    r"\b(?:likely|probably|possibly|obscured|assess\w*|evaluat\w*|difficult|cannot|not well)\b", re.IGNORECASE
-)
+_UNKNOWN_SIZE = re.compile(read_wording("unknown size")[0][1], re.IGNORECASE)
 _NO_HEART = "no enlargement of the heart is seen in the radiograph"
 
 
@@ -163,6 +143,8 @@ def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
     """All abnormal findings. Without any, the support devices."""
     yes, no = ("Yes, ", "No, ") if closed else ("", "")
     certain, doubtful = analysis.abnormal(POSITIVE), analysis.abnormal(UNCERTAIN)
+    unread = _unread(analysis)
+    others = [text for text in unread if text]
     if any(not mention.elsewhere for mention in certain):
         said = {m.clause for m in certain} | {m.category for m in certain if m.category != OTHER_ABNORMALITY}
         said |= {noun_phrase(m) or "" for m in certain}
@@ -170,28 +152,24 @@ def _findings_answer(analysis: Analysis, closed: bool, qa_id: str) -> str:
             m for m in doubtful if not m.elsewhere and not {m.clause, m.category, noun_phrase(m) or m.clause} & said
         ]
         more = _statements(rest, _DOUBTED, qa_id)
-        shown = [*_affirmed(certain, qa_id), *more, *_unread(analysis)]
+        shown = [*_affirmed(certain, qa_id), *more, *others]
         return _join(yes, shown or ["the radiograph shows abnormal findings"])
     if certain or doubtful:
         return _join("", _doubted(doubtful, qa_id) or ["an abnormality is possible in the radiograph"])
     devices = _affirmed(analysis.of(DEVICES, POSITIVE), qa_id)
-    if others := _unread(analysis):
+    if others:
         return _join("", [*others, "no other abnormality is seen in the radiograph", *devices])
-    if _unknown(analysis):
+    if unread:
         return _join("", ["an abnormality is possible in the radiograph", *devices])
     if devices:
         return _join(no, ["no abnormality is seen in the radiograph apart from support devices", *devices])
     return _join(no, [_choose(qa_id, _NORMAL_CHEST)])
 
 
-def _unknown(analysis: Analysis) -> list[str]:
-    """Sentences without a known finding that do not describe something normal ("A bullet projects over the neck")."""
-    return [text for text in analysis.unread if not _ORDINARY.search(text) and len(text.split()) > 2]
-
-
-def _unread(analysis: Analysis) -> list[str]:
-    """Quotes of these sentences."""
-    return [uncapitalise(text) for text in map(quote, _unknown(analysis)) if text]
+def _unread(analysis: Analysis) -> list[str | None]:
+    """Sentences with neither a known finding nor something normal ("A bullet is seen"). None if one is unquotable."""
+    texts = (text for text in analysis.unread if not _ORDINARY.search(text) and len(text.split()) > 2)
+    return [text and uncapitalise(text) for text in map(quote, texts)]
 
 
 def _heart_answer(analysis: Analysis, question: str, qa_id: str) -> str:

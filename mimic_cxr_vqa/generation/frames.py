@@ -9,6 +9,7 @@ elsewhere in the clause are left out, which `is_lossless` tells.
 import re
 from collections.abc import Iterable
 
+from mimic_cxr_vqa.generation.lint import read_wording, read_words
 from mimic_cxr_vqa.generation.quoting import leave_out_changes
 from mimic_cxr_vqa.labeling.fields import (
     COUNTS,
@@ -23,51 +24,8 @@ from mimic_cxr_vqa.labeling.lexicon import read_patterns
 from mimic_cxr_vqa.labeling.mentions import NEGATIVE, OTHER_ABNORMALITY, Mention
 
 # The category as a noun phrase that fits after "no" or "evidence of".
-CATEGORY_NAMES = {
-    "Atelectasis": "atelectasis",
-    "Cardiomegaly": "cardiomegaly",
-    "Consolidation": "consolidation",
-    "Edema": "pulmonary edema",
-    "Enlarged Cardiomediastinum": "cardiomediastinal enlargement",
-    "Fracture": "fracture",
-    "Lung Lesion": "lung lesion",
-    "Lung Opacity": "lung opacity",
-    "No Finding": "abnormality",
-    "Pleural Effusion": "pleural effusion",
-    "Pleural Other": "pleural abnormality",
-    "Pneumonia": "pneumonia",
-    "Pneumothorax": "pneumothorax",
-    "Support Devices": "support device",
-    "Heart": "enlargement of the heart",
-}
-_RENAMED = {
-    "granulomata": "granulomas",
-    "effusions": "pleural effusions",
-    "granulomatous": "granulomatous disease",
-    "degenerative": "degenerative changes",
-    "atherosclerotic": "atherosclerotic changes",
-}
-_SPELT = {
-    "picc": "PICC",
-    "icd": "ICD",
-    "aicd": "AICD",
-    "copd": "COPD",
-    "ij": "IJ",
-    "iv": "IV",
-    "ekg": "EKG",
-    "dobbhoff": "Dobbhoff",
-    "dobhoff": "Dobbhoff",
-    "hickman": "Hickman",
-    "impella": "Impella",
-    "ett": "ET tube",
-    "ngt": "NG tube",
-    "ogt": "OG tube",
-    "rul": "right upper lobe",
-    "rml": "right middle lobe",
-    "rll": "right lower lobe",
-    "lul": "left upper lobe",
-    "lll": "left lower lobe",
-}
+CATEGORY_NAMES = {category: text for text, category in read_wording("category")}
+_RENAMED, _SPELT = ({word: text for text, word in read_wording(level)} for level in ("renamed", "spelt"))
 
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _NEAR = "|".join([*SIDES, *SITES, *_ORDINALS.split(), "lateral", "medial", "posterior", "anterior", "mid"])
@@ -78,17 +36,10 @@ _PLACE = re.compile(
     r"[tlc]\d{1,2}(?:-[tlc]?\d{1,2})?)\b"
     r"(?! (?:and|or|than)\b|/|-)"
 )
-_NOW = re.compile(rf"(?:(?!,| and | as ).)*, (?:and )?(?:is |are )?now ({'|'.join(SIZES)})\b")  # "improved, now mild"
 _HEARTS = ("Cardiomegaly", "Enlarged Cardiomediastinum")
 _MANY = "|".join(word for word in COUNTS if word.isalpha())
 _PLURAL = re.compile(r"(?:[^s]s|ces|thoraces|opacities|densities|masses)$")
-_COUNTED = re.compile(
-    r"\b(?:fracture|deformity|nodule|mass|lesion|granuloma|tumou?r|cavity|opacity|infiltrate|scar|effusion|abnormality|"
-    r"pneumothorax|\w*pneumothorax|hydrothorax|hemothorax|hernia|aneurysm|bleb|osteophyte|plaque|calcification|device|"
-    r"pacemaker|pacer|aicd|icd|defibrillator|picc|mediport|port|catheter|tube|line|drain|stent|stimulator|prosthesis|"
-    r"lead|wire|electrode|generator|clip|staple|coil|suture|screw|rod|valve|pump|filter|recorder|anchor|metastasis|sheath|"
-    r"port-?a-?cath|eventration)$"
-)
+_COUNTED = re.compile(read_wording("counted")[0][1])
 
 
 def noun_phrase(mention: Mention, article: bool = True) -> str | None:
@@ -105,16 +56,11 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
     noun = _find_noun(mention.category, text[start:end])
     if noun is None:
         return None
-    now = _NOW.match(text, end)
-    is_former = now or "previously" in text[:start]
     words = [
         word
         for word in _clean(read_modifiers(text[:start]))
-        if word not in noun
-        and not (word == "cardiac" and "cardio" in noun)
-        and not (is_former and word in SIZES.values())
+        if word not in noun and not (word == "cardiac" and "cardio" in noun)
     ]
-    words[:0] = [now[1]] if now else []
     place = _PLACE.match(text, end) if end else None
     where = f" {'on' if place[2] in ('left', 'right') else 'in'} the {place[2]}" if place else ""
     if place and place[2][-1].isdigit():
@@ -123,14 +69,8 @@ def noun_phrase(mention: Mention, article: bool = True) -> str | None:
     return with_article(phrase, noun) if article else phrase
 
 
-# Words of a clause that carry no detail of a finding.
-_EMPTY_WORDS = """there is are a an the of in at on with and seen noted present identified visualized demonstrated
-evident shows show demonstrates demonstrate radiograph image chest this area areas has side lung lungs"""
-_EMPTY = frozenset(_EMPTY_WORDS.split())
-_DENYING = frozenset(split_words("no nor or without evidence pleural"))
-_NAMES_OF_HEART = frozenset(
-    split_words("heart cardiac silhouette size mediastinum mediastinal contour enlarged enlargement")
-)
+_EMPTY = frozenset(read_words("empty words"))  # they carry no detail of a finding
+_DENYING, _NAMES_OF_HEART = (frozenset(read_words(f"words of {of}")) for of in ("a denial", "the heart"))
 
 
 def is_lossless(phrase: str, mention: Mention, others: Iterable[Mention] = ()) -> bool:

@@ -8,7 +8,7 @@ refers to another sentence ("this", "it"), or if it contains blanked words (`XXX
 import re
 from functools import lru_cache
 
-from mimic_cxr_vqa.generation.lint import OMISSIONS, lint
+from mimic_cxr_vqa.generation.lint import OMISSIONS, lint, read_wording, read_words
 
 LONGEST_QUOTE = 70  # words
 
@@ -16,46 +16,14 @@ _SUB_HEADING = re.compile(r"^([A-Z][A-Z ,/&()-]{2,60}):\s*")  # "LUNGS: The lung
 # Such a heading is the subject of words without a verb: "HEART: Mildly enlarged".
 _SUBJECT = re.compile(r"heart|cardi|lung|pleura|mediastin|hil|aorta|bone|osseous|soft tissue|vascul", re.IGNORECASE)
 _UNKNOWN = re.compile(r"x{3,}|_{2,}", re.IGNORECASE)
-_PROPER_NAMES = frozenset(
-    {"Kerley", "Harrington", "Dobbhoff", "Hickman", "Bochdalek", "Morgagni", "Foley", "Swan-Ganz"}
-)
+_PROPER_NAMES = frozenset(read_words("proper names"))
 _PRONOUNS = frozenset(["This", "These", "Those", "It", "Its", "They", "Their", "Which", "That"])
-# A clause of a sentence, in lower case, does not begin with these.
-_FIRST_WORDS = """this these those it its they their which that who with without and or but nor as than of to from by
-due secondary including also such given can may might could would should is are was were has have had be been being
-where same consistent compatible suggesting suggestive representing reflecting concerning measuring then so"""
-_LAST_WORDS = """of the a an with in to on at by from is are for and or as than appear appears be been has have which
-that may no not nor near over into likely most possibly since compatible consistent versus vs within without
-either but although this these its their suggesting representing measuring
-approximately about between under through also then"""
-_FIRST, _LAST = frozenset(_FIRST_WORDS.split()), frozenset(_LAST_WORDS.split())
+_FIRST, _LAST = frozenset(read_words("first words")), frozenset(read_words("last words"))
 _RELATIVE = re.compile(r"\b(?:which|that|who|where)\b.*|\([^()]*\)")
-_FINITE = re.compile(
-    r"\b(?:is|are|has|have|appears?|shows?|demonstrates?|projects?|overl(?:ies|ie|ays?)|terminates?|measures?|lies?|"
-    r"suggests?|represents?|may|might|could|can|cannot|extends?|obscures?|reveals?|contains?|overlaps?|does|do|"
-    r"enters?|ends?|seems?|occup(?:y|ies)|resides?|reaches|traverses?|crosses|involves?|causes?|raises?|abuts?|"
-    r"exceeds?|indicates?|reflects?|lacks?|blunts?)\b"
-)
-_BAD_WORDS = re.compile(
-    # advice, history and other studies
-    r"\brecommend\w*|\bcorrelat(?:ion|e (?:clinically|with))\b|\bfurther (?:evaluation|characteri[sz]ation|imaging)\b|"
-    r"\bdiscussed\b|\bnotified\b|\btelephone|\bDr\b|\bplease\b|\bconsider\b|\bhistory\b|"
-    r"\bclinical (?:concern|correlation)|"
-    r"\b(?:CTA?|MRI|PET|ultrasound|sonogra\w+|mammogra\w+|echocardiogra\w+|scans?)\b|\b(?:I|we|our|his|her)\b|"
-    r"\b(?:helpful|useful|warranted|advised)\b|\bas (?:above|below|seen|noted)\b|\b(?:above|below)[.,]?$|"
-    r"\b(?:exam|examination|study) is\b",
-    re.IGNORECASE,
-)
+_FINITE = re.compile(read_wording("verb")[0][1])
+_BAD_WORDS = re.compile("|".join(pattern for _, pattern in read_wording("unquotable")), re.IGNORECASE)
 _BAD_SIGNS = re.compile(r"[?!\[\]{}=*#\"]|^\W|[a-z] [A-Z][a-z]+ (?:is|are|size)\b|\b(\w+) \1\b|\.\S*[a-z]{2}")
-_SUBJECT_LOST = re.compile(
-    r"\b(?:is|are|appears?) normal limits\b|\bseen(?:, (?:now|then)\b(?! with\b)| as has\b)|"
-    r"\b(?:no|the|an?|of|with|in|or|to) (?:of|is|are|has|have|and|or|appears?|but|appeared)\b|"
-    r"\b(?:is|are) (?:is|are|of|the|and|or|may)\b|\b(?:but|and) (?:in|than)\b|"
-    r"(?<!lateral )(?<!frontal )\b(?:radiograph|study|examination|which) (?:is|are) seen\b|"
-    r"^(?!.*(?:er|less|more)\b.* than\b).* than\b|"
-    r"\bthere (?:is|are) (?:of|in|and|with|not|seen)\b",
-    re.IGNORECASE,
-)
+_SUBJECT_LOST = re.compile(read_wording("garbled")[0][1], re.IGNORECASE)
 _REFERENCE = re.compile(r"\b(?:there|their)\b(?! (?:is|are|appears?|may|has|have|does|can))", re.IGNORECASE)
 _PART = re.compile(
     r",? (?:and|while|whereas|but) (?=(?:the|there|an?|no|on) )|, (?:with |leaving |as |which |where |described )|; "

@@ -134,15 +134,13 @@ class ClauseReader:
             if cue.row.kind in ("end", "change") or self._is_new_item(cue.end, start):
                 break
             if cue.is_kind("denial", "before"):
-                is_weighed = cue.row.text.startswith("rather") and self._is_doubted_before(cue.start)
+                doubts = (other for other in self.cues if other.end <= cue.start and other.row.kind == "doubt")
+                is_weighed = cue.row.text.startswith("rather") and any(doubts)
                 return UNCERTAIN if is_weighed else NEGATIVE  # "likely a skin fold rather than a pneumothorax"
             if cue.is_kind("denial", "after") and ("no longer" in self.text[cue.start : cue.end] or not cue.start):
                 return NEGATIVE  # "no longer enlarged heart", "resolved pneumothorax"
             doubt = doubt or cue.is_kind("doubt", "before")
         return UNCERTAIN if doubt else POSITIVE
-
-    def _is_doubted_before(self, end: int) -> bool:
-        return any(cue.end <= end and cue.row.kind == "doubt" for cue in self.cues)
 
     def _read_after(self, end: int) -> str:
         """The polarity from the first cue after a finding, if it applies to the words before it."""

@@ -54,15 +54,8 @@ _DEVICE_SIDE = re.compile(
     r"pectoral|subclavian|internal|ij|jugular|and)\b|[.,;]|$)"
 )
 # After the finding, a size or count belongs to it if one of these follows, and not a noun.
-_END_WORDS = "in on at to and but or with size severity degree than now still"
-_PREDICATE_ENDS = frozenset(_END_WORDS.split())
-_START_WORDS = """
-    a an the this that these those no not any there is are was were be been being has have had may might could would can
-    will in on at from for by as with without within into over under near through since until after before during or nor
-    but if when while where which who than both either neither shows show showed demonstrates demonstrate reveals seen
-    noted present identified visualized appears appear remains remain represents represent suggests suggest
-"""
-_STARTS = frozenset(_START_WORDS.split())  # words before a noun phrase
+_PREDICATE_ENDS = frozenset(_read("end of a predicate"))
+_STARTS = frozenset(_read("start of a phrase"))  # words before a noun phrase
 _AWAY = ("above", "below", "from")
 # "Small effusions, larger on the left", "L > R": the other side has one too.
 _COMPARED = re.compile(
